@@ -26,41 +26,20 @@ static int kind_length(const char *device)
 	return (int)n;
 }
 
-static const json_t *given_options(const json_t *record)
-{
-	const json_t *options = json_object_get(record, "options");
-
-	return json_is_object(options) ? options
-				       : json_object_get(jm_dim_parameters(record), "options");
-}
-
-/* NAN = it has none. */
-static double number_of(const json_t *value)
-{
-	const char *text = json_string_value(value);
-	char *end;
-	double x;
-
-	if (!text)
-		return json_is_number(value) ? json_number_value(value) : NAN;
-	x = strtod(text, &end);
-	return end == text || *end ? NAN : x;
-}
-
 /* That was given, or of "max" the batch that was found. -1: there is none of a known size. */
 static int find_batch(const json_t *record, double *ret)
 {
 	const json_t *given = jm_dim_parameter(record, "batch");
 
-	*ret = number_of(given);
+	*ret = jm_dim_number(given);
 	if (given && isnan(*ret))
-		*ret = number_of(json_object_get(json_object_get(record, "plan"), "batch"));
+		*ret = jm_json_real_of(json_object_get(record, "plan"), "batch");
 	return given && isnan(*ret) ? -1 : 0;
 }
 
 static double option_of(const json_t *record, const char *name, double fallback)
 {
-	double x = number_of(json_object_get(given_options(record), name));
+	double x = jm_dim_number(json_object_get(json_object_get(record, "options"), name));
 
 	return x > 0 ? x : fallback;
 }
@@ -69,7 +48,7 @@ static double option_of(const json_t *record, const char *name, double fallback)
 static char *key_of(const json_t *record, const char *machine, double ranks_per_device)
 {
 	const char *device = jm_json_text(record, "device");
-	json_t *options = json_deep_copy(given_options(record)), *key;
+	json_t *options = json_deep_copy(json_object_get(record, "options")), *key;
 	char *text;
 
 	for (const char *const *name = counts; *name; name++)
@@ -80,14 +59,6 @@ static char *key_of(const json_t *record, const char *machine, double ranks_per_
 	text = key ? json_dumps(key, JSON_SORT_KEYS | JSON_COMPACT) : NULL;
 	json_decref(key);
 	return text;
-}
-
-static bool has_knob(const struct jm_grouping *g)
-{
-	for (int d = 0; d < g->n_dims; d++)
-		if (g->dim[d].knob)
-			return true;
-	return false;
 }
 
 static bool stands_for_its_devices(
@@ -128,7 +99,7 @@ static int add(struct jm_scalings *s, const struct jm_grouping *g, const struct 
 /* One for each point, by its first run that succeeded. */
 static int collect(struct jm_scalings *s, const struct jm_grouping *g)
 {
-	bool knobs = has_knob(g), *seen = calloc((size_t)g->n_points + 1, sizeof(*seen));
+	bool knobs = jm_dim_has_knob(g), *seen = calloc((size_t)g->n_points + 1, sizeof(*seen));
 	int rc = seen ? 0 : -1;
 
 	for (int i = 0; i < g->n_cases && !rc; i++) {

@@ -3,6 +3,7 @@
 #include "dimension.h"
 #include "base/option.h"
 #include "base/text/json.h"
+#include "base/text/number.h"
 #include "report/format/text.h"
 #include "result/case_id.h"
 
@@ -79,6 +80,16 @@ const json_t *jm_dim_command(const json_t *record)
 const json_t *jm_dim_parameter(const json_t *record, const char *name)
 {
 	return find_leaf(jm_dim_parameters(record), name);
+}
+
+double jm_dim_number(const json_t *leaf)
+{
+	const char *text = json_string_value(leaf);
+	double x;
+
+	if (!text)
+		return jm_json_real(leaf);
+	return jm_number_real(text, &x) ? x : NAN;
 }
 
 static int add_dim(struct jm_grouping *g, const char *name, const char *unit, bool knob, bool soft,
@@ -354,6 +365,22 @@ bool jm_dim_is(const struct jm_grouping *g, const char *key)
 		if (same_name(key, g->dim[i].name))
 			return true;
 	return false;
+}
+
+bool jm_dim_has_knob(const struct jm_grouping *g)
+{
+	for (int i = 0; i < g->n_dims; i++)
+		if (g->dim[i].knob)
+			return true;
+	return false;
+}
+
+int jm_dim_cap(const struct jm_grouping *g)
+{
+	for (int i = 0; i < g->n_dims; i++)
+		if (g->dim[i].knob && !strcmp(g->dim[i].unit, "W"))
+			return i;
+	return -1;
 }
 
 static void copy_leaves(const struct jm_grouping *g, const json_t *from, json_t *to)

@@ -13,14 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool has_knob(const struct jm_grouping *g)
-{
-	for (int i = 0; i < g->n_dims; i++)
-		if (g->dim[i].knob)
-			return true;
-	return false;
-}
-
 static bool same_text(
 	const struct jm_group_series *a, const struct jm_group_series *b, const char *key)
 {
@@ -42,7 +34,7 @@ static int length_from(const struct jm_grouping *g, int first)
 {
 	int n = 1;
 
-	while (has_knob(g) && first + n < g->n_series &&
+	while (jm_dim_has_knob(g) && first + n < g->n_series &&
 		compatible(&g->series[first], &g->series[first + n]))
 		n++;
 	return n;

@@ -41,6 +41,7 @@
 #include "report/judge/best_rule.h"
 #include "report/judge/sentence.h"
 #include "report/judge/verdict.h"
+#include "report/model/dimension.h"
 #include "report/text/phases.h"
 #include "report/text/summary.h"
 #include "report/text/training_text.h"
@@ -173,11 +174,10 @@ static void add_capped(const struct jm_group_case *c, const char *scope, struct 
 /* The first knob in watts, as "gpu" of gpu.power; "" = none. */
 static void capped_scope(const struct jm_grouping *g, char *out, size_t size)
 {
-	out[0] = '\0';
-	for (int i = 0; i < g->n_dims && !*out; i++)
-		if (g->dim[i].knob && !strcmp(g->dim[i].unit, "W"))
-			jm_text_format(out, size, "%.*s", (int)strcspn(g->dim[i].name, "."),
-				g->dim[i].name);
+	int cap = jm_dim_cap(g);
+	const char *name = cap < 0 ? "" : g->dim[cap].name;
+
+	jm_text_format(out, size, "%.*s", (int)strcspn(name, "."), name);
 }
 
 /* Mean power of a device that the cap applies to, at each point. */

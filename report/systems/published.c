@@ -47,8 +47,7 @@ static bool same_size(const json_t *record, const json_t *work)
 	json_object_foreach(json_object_get(work, "size"), name, theirs)
 	{
 		ours = jm_dim_parameter(record, name);
-		if (json_is_string(ours) &&
-			strtod(json_string_value(ours), NULL) != json_number_value(theirs))
+		if (ours && jm_dim_number(ours) != json_number_value(theirs))
 			return false;
 	}
 	if (isnan(jm_json_real_of(work, "flops_model_per_item")))

@@ -203,10 +203,7 @@ static struct fit fit_of(const json_t *row, const struct jm_system *s)
 	if (json_is_number(json_object_get(row, "devices"))) /* a record has that of one */
 		batch /= jm_json_real_of(row, "devices");
 
-	return (struct fit){
-		.same = capped ? cap == s->cap_watts
-			       : json_is_string(given) &&
-					 strtod(json_string_value(given), NULL) == batch,
+	return (struct fit){.same = capped ? cap == s->cap_watts : jm_dim_number(given) == batch,
 		.alike = capped == !isnan(s->cap_watts),
 		.value = capped ? cap : fmax(jm_json_real_of(row, "items_per_s"), 0)};
 }
