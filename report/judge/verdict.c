@@ -45,16 +45,23 @@ static int count_eligible(const struct jm_grouping *g, const struct jm_group_ser
 	return n;
 }
 
-static int find_leading(const struct jm_grouping *g, const struct jm_group_series *s, int metric)
+/* The best of a series by a mean, of those that `wanted` (NULL = all) says may be. -1 = none. */
+static int find_leading(const struct jm_grouping *g, const struct jm_group_series *s, int metric,
+	bool (*wanted)(const struct jm_grouping *g, int point))
 {
 	int leading = -1;
 
 	for (int i = s->first_point; i < s->first_point + s->n_points; i++)
-		if (takes_part(&g->point[i], metric) &&
+		if (takes_part(&g->point[i], metric) && (!wanted || wanted(g, i)) &&
 			(leading < 0 || better(metric, g->point[i].stat[metric].mean,
 						g->point[leading].stat[metric].mean)))
 			leading = i;
 	return leading;
+}
+
+int jm_verdict_leading(const struct jm_grouping *g, const struct jm_group_series *s, int metric)
+{
+	return find_leading(g, s, metric, NULL);
 }
 
 bool jm_verdict_tied(const struct jm_grouping *g, const struct jm_verdict *v, int point)
@@ -118,35 +125,28 @@ static const char *obstacle(
 }
 
 /* Is the setting within the limit of slowdown, with all of its interval? */
-static bool fast(const struct jm_grouping *g, const struct jm_group_series *s, int point)
+static bool fast(const struct jm_grouping *g, int point)
 {
-	const struct jm_stat *loss = &g->point[point].stat[JM_M_LOSS];
+	const struct jm_group_point *p = &g->point[point];
+	const struct jm_stat *loss = &p->stat[JM_M_LOSS];
 
-	return point != s->reference && takes_part(&g->point[point], JM_M_LOSS) &&
+	return point != g->series[p->series].reference && takes_part(p, JM_M_LOSS) &&
 	       loss->mean + half_width(loss) <= jm_rule_slowdown(g);
 }
 
-/* Of those within the limit, the one that clearly saves energy, and most by its mean; -1 = none. */
-static int find_saving(const struct jm_grouping *g, const struct jm_group_series *s)
+/* Is it within that limit, and does it clearly save energy? */
+static bool saves(const struct jm_grouping *g, int point)
 {
-	int leading = -1;
+	const struct jm_stat *gain = &g->point[point].stat[JM_M_GAIN];
 
-	for (int i = s->first_point; i < s->first_point + s->n_points; i++) {
-		const struct jm_stat *gain = &g->point[i].stat[JM_M_GAIN];
-
-		if (fast(g, s, i) && gain->n > 0 && gain->mean - half_width(gain) > 0 &&
-			(leading < 0 || gain->mean > g->point[leading].stat[JM_M_GAIN].mean))
-			leading = i;
-	}
-	return leading;
+	return fast(g, point) && gain->n > 0 && gain->mean - half_width(gain) > 0;
 }
 
 static bool saving_tied(const struct jm_grouping *g, const struct jm_verdict *v, int point)
 {
-	const struct jm_group_series *s = &g->series[g->point[point].series];
 	const struct jm_stat *own = &g->point[point].stat[JM_M_GAIN], *best;
 
-	if (v->leading < 0 || !fast(g, s, point) || own->n < 1)
+	if (v->leading < 0 || !fast(g, point) || own->n < 1)
 		return false;
 	best = &g->point[v->leading].stat[JM_M_GAIN];
 	return own->mean + half_width(own) >= best->mean - half_width(best);
@@ -177,11 +177,11 @@ static void within_slowdown(
 	const char *why;
 	int n_fast = 0, n_tied = 0;
 
-	v.leading = find_leading(g, s, JM_M_GAIN);
+	v.leading = jm_verdict_leading(g, s, JM_M_GAIN);
 	why = s->n_points < 2 ? "there are fewer than two settings" : obstacle(g, s, &v);
-	v.leading = why ? -1 : find_saving(g, s);
+	v.leading = why ? -1 : find_leading(g, s, JM_M_GAIN, saves);
 	for (int i = s->first_point; i < s->first_point + s->n_points; i++) {
-		n_fast += fast(g, s, i);
+		n_fast += fast(g, i);
 		n_tied += saving_tied(g, &v, i);
 	}
 	if (why)
@@ -209,15 +209,10 @@ static void within_power(
 	const char *why;
 	int n_tied = 0;
 
-	v.leading = find_leading(g, s, v.metric);
+	v.leading = jm_verdict_leading(g, s, v.metric);
 	why = obstacle(g, s, &v);
 	v.metric = JM_M_THROUGHPUT;
-	v.leading = -1;
-	for (int i = s->first_point; i < s->first_point + s->n_points && !why; i++)
-		if (fits(g, i) &&
-			(v.leading < 0 || g->point[i].stat[v.metric].mean >
-						  g->point[v.leading].stat[v.metric].mean))
-			v.leading = i;
+	v.leading = why ? -1 : find_leading(g, s, v.metric, fits);
 	for (int i = s->first_point; i < s->first_point + s->n_points; i++)
 		n_tied += fits(g, i) && jm_verdict_tied(g, &v, i);
 	v.kind = v.leading < 0 ? JM_VERDICT_NONE : n_tied > 1 ? JM_VERDICT_TIE : JM_VERDICT_BEST;
@@ -260,17 +255,17 @@ static int list_tied(const struct jm_grouping *g, const struct jm_group_series *
 	return n;
 }
 
-static double improvement(
-	const struct jm_grouping *g, const struct jm_group_series *s, const struct jm_verdict *v)
+double jm_verdict_improvement(const struct jm_grouping *g, int metric, int point)
 {
-	double mean = g->point[v->leading].stat[v->metric].mean, ref;
+	int reference = g->series[g->point[point].series].reference;
+	double mean = g->point[point].stat[metric].mean, ref;
 
-	if (v->metric == JM_M_GAIN || v->metric == JM_M_GAIN_LOSS)
+	if (metric == JM_M_GAIN || metric == JM_M_GAIN_LOSS)
 		return mean;
-	if (s->reference < 0)
+	if (reference < 0)
 		return NAN;
-	ref = g->point[s->reference].stat[v->metric].mean;
-	return 100 * jm_group_metric_better(v->metric) * (mean - ref) / ref;
+	ref = g->point[reference].stat[metric].mean;
+	return 100 * jm_group_metric_better(metric) * (mean - ref) / ref;
 }
 
 static void judge(const struct jm_grouping *g, const struct jm_group_series *s, int metric,
@@ -280,7 +275,7 @@ static void judge(const struct jm_grouping *g, const struct jm_group_series *s, 
 	char tied[160];
 
 	*v = (struct jm_verdict){.metric = metric, .improvement = NAN};
-	v->leading = find_leading(g, s, metric);
+	v->leading = jm_verdict_leading(g, s, metric);
 	why = obstacle(g, s, v);
 	if (why) {
 		v->kind = JM_VERDICT_NONE;
@@ -288,7 +283,7 @@ static void judge(const struct jm_grouping *g, const struct jm_group_series *s, 
 		snprintf(v->why, sizeof(v->why), "%s", why);
 		return;
 	}
-	v->improvement = improvement(g, s, v);
+	v->improvement = jm_verdict_improvement(g, metric, v->leading);
 	if (list_tied(g, s, v, tied, sizeof(tied)) > 1) {
 		v->kind = JM_VERDICT_TIE;
 		snprintf(v->text, sizeof(v->text), "no clear best: %s", tied);

@@ -15,6 +15,11 @@ struct jm_verdict {
 	char text[200];	    /* "300 W", "no clear best: 300 W, 400 W", "no conclusion" */
 	char why[240];	    /* of tie and none: one sentence */
 };
+/* The setting with the best mean by the metric, of those that the device held and that kept bounds
+ * of latency; -1 = there is none. */
+int jm_verdict_leading(const struct jm_grouping *g, const struct jm_group_series *s, int metric);
+/* Percent by which the mean at the point is better than that of the reference; NAN = unknown. */
+double jm_verdict_improvement(const struct jm_grouping *g, int metric, int point);
 #define JM_VERDICT_MAX (5 + JM_METRIC_MAX_K)
 /* Returns how many. */
 int jm_verdicts(const struct jm_grouping *g, const struct jm_group_series *s,
