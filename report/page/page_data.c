@@ -6,8 +6,8 @@
  *	statistics	[n, mean, half width, median, sd, min, max] in place of an object; [1,
  *			value] of one run
  *	runs		in place of `cases`: one array per property, in one order
- *	details		phases and meters of one run of each series, the phases as a table, too
- *			(page_tables.h); learnt: a text (training_text.h); parts: of meters that
+ *	details		phases [name, start, end] and meters of one run of each series, the
+ *			phases as a table, too (page_tables.h); learnt: a text (training_text.h); parts: of meters that
  *			include others or are included, {id: [[joules, rest, error of the rest] of
  *			each phase]}
  *	machines	the different provenances
@@ -42,7 +42,6 @@
 #include "report/judge/sentence.h"
 #include "report/judge/verdict.h"
 #include "report/model/dimension.h"
-#include "report/text/phases.h"
 #include "report/text/summary.h"
 #include "report/text/training_text.h"
 #include "result/record_keys.h"
@@ -354,30 +353,17 @@ static json_t *runs_json(const struct jm_grouping *g)
 
 /* ---- details --------------------------------------------------------------------------------- */
 
-static json_t *phase_json(const json_t *phase, const char *origin)
-{
-	const json_t *total = json_object_get(phase, "total");
-	char joules[48], error[48], settings[200];
-
-	snprintf(joules, sizeof(joules), "joules_%s", origin);
-	snprintf(error, sizeof(error), "error_%s_joules", origin);
-	jm_phases_settings(phase, settings, sizeof(settings));
-	return json_pack("[s, o, o, o, o, o, s]", jm_json_text(phase, "name"),
-		jm_json_number(jm_json_real_of(phase, "start_s")),
-		jm_json_number(jm_json_real_of(phase, "end_s")),
-		jm_json_number(jm_json_real_of(phase, "items")),
-		jm_json_number(jm_json_real_of(total, joules)),
-		jm_json_number(jm_json_real_of(total, error)), settings);
-}
-
-static json_t *phases_json(const json_t *record, const char *origin)
+/* [name, start, end], s, of each phase. */
+static json_t *phases_json(const json_t *record)
 {
 	const json_t *phase;
 	json_t *out = json_array();
 	size_t i;
 
-	json_array_foreach(json_object_get(record, "phases"), i, phase)
-		json_array_append_new(out, phase_json(phase, origin));
+	json_array_foreach(json_object_get(record, "phases"), i, phase) json_array_append_new(
+		out, json_pack("[s, o, o]", jm_json_text(phase, "name"),
+			     jm_json_number(jm_json_real_of(phase, "start_s")),
+			     jm_json_number(jm_json_real_of(phase, "end_s"))));
 	return out;
 }
 
@@ -386,7 +372,7 @@ static json_t *meters_json(const json_t *record)
 	static const char *const keys[] = {"id", "label", "scope", "origin", "covered_by",
 		"elsewhere", "joules", "joules_counter", "joules_integrated",
 		"error_sampling_joules", "error_calibration_joules", "covered_s", "gaps",
-		"watts_mean", "fault"};
+		"watts_mean"};
 	const json_t *meter;
 	json_t *out = json_array();
 	size_t i;
@@ -431,7 +417,7 @@ static json_t *detail_json(const struct jm_grouping *g, int series)
 	jm_text_learnt(record, learnt, sizeof(learnt));
 	return json_pack("{s:i, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "run", (int)(c - g->c),
 		"learnt", learnt, "phase", jm_json_text(record, "phase"), "origin", origin,
-		"phases", phases_json(record, origin), "phase_table",
+		"phases", phases_json(record), "phase_table",
 		jm_page_phases(record, jm_json_text(record, "unit")), "meters", meters_json(record),
 		"parts", jm_page_parts(record));
 }
@@ -529,8 +515,7 @@ static json_t *traces_json(const struct jm_grouping *g)
 			continue;
 		whole = jm_page_whole_record(g, &g->c[run]);
 		json_object_set_new(trace, "run", json_integer(run));
-		json_object_set_new(
-			trace, "phases", phases_json(whole, jm_origin_name(g->c[run].m.origin)));
+		json_object_set_new(trace, "phases", phases_json(whole));
 		json_object_set_new(trace, "rated", rated_json(whole));
 		json_array_append(out, trace);
 		if (!seen || seen[g->c[run].series])

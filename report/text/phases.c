@@ -33,7 +33,9 @@ const json_t *jm_phases_meter(const json_t *record, const char *id)
 	return jm_json_find(json_object_get(record, "meters"), "id", id);
 }
 
-void jm_phases_settings(const json_t *phase, char *out, size_t size)
+/* "gpu.power=300W": what was in force in a phase of a case whose settings change with it; "" = it
+ * has none. */
+static void settings_of(const json_t *phase, char *out, size_t size)
 {
 	json_t *settings = json_object_get(phase, "settings"), *value;
 	const char *name;
@@ -229,7 +231,7 @@ static int put_row(struct jm_grid *grid, int at, const struct row *row, const st
 	}
 	if (!rc && u->devices)
 		rc = put_text(grid, at, &column, jm_json_text(row->meter, "label"), err);
-	jm_phases_settings(row->phase, settings, sizeof(settings));
+	settings_of(row->phase, settings, sizeof(settings));
 	if (!rc && u->settings)
 		rc = put_text(grid, at, &column, *settings ? settings : "-", err);
 	rc = rc ? rc : put_number(grid, at, &column, JM_NO_PLACES, row->seconds, NAN, err);

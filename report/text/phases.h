@@ -20,10 +20,6 @@ const json_t *jm_phases_meter(const json_t *record, const char *id);
  */
 int jm_phases_grid(const json_t *record, bool devices, const char *item, struct jm_grid *ret,
 	struct jm_err *err);
-
-/* "gpu.power=300W": what was in force in a phase of a case whose settings change with it; "" = it
- * has none. */
-void jm_phases_settings(const json_t *phase, char *out, size_t size);
 /* Says what "command" and "marked" are, where a record has both. */
 void jm_phases_note(const json_t *record, FILE *out, int width);
 
