@@ -42,12 +42,10 @@ json_t *jm_page_phases(const json_t *record, const char *item)
 	return table_json(&grid);
 }
 
-static json_t *scaling_json(const struct jm_scaling *s)
+static void add_scaling(
+	void *to, const struct jm_scaling *s, const char *title, struct jm_grid *grid)
 {
-	struct jm_err none = JM_ERR_INIT;
 	json_t *rows = json_array();
-	struct jm_grid grid;
-	char title[300];
 
 	for (int i = 0; i < s->n; i++) {
 		const struct jm_stat *rate = &s->at[i]->point->stat[JM_M_THROUGHPUT];
@@ -58,24 +56,9 @@ static json_t *scaling_json(const struct jm_scaling *s)
 				"high", jm_json_number(rate->mean + rate->half_width), "share",
 				jm_scaling_of_ideal(s, i)));
 	}
-	jm_scaling_title(s, title, sizeof(title));
-	return json_pack("{s:s, s:s, s:o, s:o}", "title", title, "item",
-		jm_json_text(s->at[0]->record, "unit"), "rows", rows, "table",
-		jm_scaling_grid(s, &grid, &none) ? json_null() : table_json(&grid));
-}
-
-static json_t *scalings_json(const struct jm_grouping *g)
-{
-	struct jm_err none = JM_ERR_INIT;
-	json_t *out = json_array();
-	struct jm_scalings all;
-
-	if (jm_scalings_init(&all, g, &none))
-		return out;
-	for (int i = 0; i < all.n; i++)
-		json_array_append_new(out, scaling_json(&all.all[i]));
-	jm_scalings_done(&all);
-	return out;
+	json_array_append_new(to, json_pack("{s:s, s:s, s:o, s:o}", "title", title, "item",
+					  jm_json_text(s->at[0]->record, "unit"), "rows", rows,
+					  "table", table_json(grid)));
 }
 
 static void begin(void *to, const char *title, const char *caption)
@@ -110,12 +93,13 @@ static void put_signatures(json_t *signatures)
 
 void jm_page_tables(const struct jm_grouping *g, json_t *data)
 {
-	json_t *signatures = json_object_get(data, "signatures"), *one;
+	json_t *signatures = json_object_get(data, "signatures"), *scalings = json_array(), *one;
 	struct jm_err none = JM_ERR_INIT;
 	struct jm_grid grid;
 	size_t i;
 
-	json_object_set_new(data, "scalings", scalings_json(g));
+	jm_scaling_each(g, add_scaling, scalings);
+	json_object_set_new(data, "scalings", scalings);
 	json_object_set_new(data, "scaling_caption", json_string(jm_scaling_caption));
 	json_array_foreach(json_object_get(data, "series"), i, one)
 	{

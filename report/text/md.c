@@ -284,8 +284,10 @@ static void put_signatures(const struct jm_grouping *g, FILE *out)
 	json_decref(signatures);
 }
 
-static void put_scaling(void *out, const char *title, struct jm_grid *grid)
+static void put_scaling(
+	void *out, const struct jm_scaling *s, const char *title, struct jm_grid *grid)
 {
+	(void)s;
 	fprintf(out, "## " JM_SCALING_TITLE ": %s\n\n%s\n\n", title, jm_scaling_caption);
 	put_grid(out, grid);
 }

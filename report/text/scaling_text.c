@@ -15,7 +15,7 @@ const char jm_scaling_caption[] =
 	"At the reference setting, or the first. The ideal is the throughput of the fewest devices "
 	"times as many as there are more; the time is that of a million items.";
 
-void jm_scaling_title(const struct jm_scaling *s, char *out, size_t size)
+static void title_of(const struct jm_scaling *s, char *out, size_t size)
 {
 	const struct jm_scaled *first = s->at[0];
 	char work[200];
@@ -91,7 +91,7 @@ static int put_row(
 	return rc;
 }
 
-int jm_scaling_grid(const struct jm_scaling *s, struct jm_grid *ret, struct jm_err *err)
+static int make_grid(const struct jm_scaling *s, struct jm_grid *ret, struct jm_err *err)
 {
 	bool hosts = on_hosts(s);
 	struct jm_grid grid;
@@ -119,10 +119,10 @@ void jm_scaling_each(const struct jm_grouping *g, jm_scaling_fn *put, void *arg)
 	if (jm_scalings_init(&all, g, &unused))
 		return;
 	for (int i = 0; i < all.n; i++) {
-		if (jm_scaling_grid(&all.all[i], &grid, &unused))
+		if (make_grid(&all.all[i], &grid, &unused))
 			break;
-		jm_scaling_title(&all.all[i], title, sizeof(title));
-		put(arg, title, &grid);
+		title_of(&all.all[i], title, sizeof(title));
+		put(arg, &all.all[i], title, &grid);
 		jm_grid_done(&grid);
 	}
 	jm_scalings_done(&all);
@@ -134,11 +134,13 @@ struct printed {
 	bool begun;
 };
 
-static void print_one(void *arg, const char *title, struct jm_grid *grid)
+static void print_one(
+	void *arg, const struct jm_scaling *s, const char *title, struct jm_grid *grid)
 {
 	struct printed *p = arg;
 	int width = p->g->options.width;
 
+	(void)s;
 	if (!p->begun) {
 		jm_text_title(p->out, JM_SCALING_TITLE, p->g->options.bold, width);
 		jm_text_wrap(p->out, jm_scaling_caption, 0, 2, width);
