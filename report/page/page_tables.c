@@ -7,6 +7,7 @@
 #include "report/text/run_tables.h"
 #include "report/text/scaling_text.h"
 #include "report/text/signature_text.h"
+#include "report/text/step_times.h"
 
 static json_t *row_json(char *const *cells, int n)
 {
@@ -74,6 +75,26 @@ static void put(void *to, struct jm_grid *grid)
 	json_array_append_new(json_object_get(last, "tables"), table_json(grid));
 }
 
+/* Of the tables of a series, to that of its steps. */
+static void put_shares(
+	const struct jm_grouping *g, const struct jm_group_series *s, const json_t *tables)
+{
+	json_t *steps = jm_json_find(tables, "title", jm_step_times.title), *shares = json_array();
+	double ms[JM_STEP_SHARES];
+	int i = 0;
+
+	while (steps && jm_step_shares_next(g, s, &i, ms)) {
+		json_t *row = json_array();
+
+		for (int k = 0; k < JM_STEP_SHARES; k++)
+			json_array_append_new(row, jm_json_number(ms[k]));
+		json_array_append_new(shares, row);
+	}
+	if (steps)
+		json_object_set(steps, "shares", shares);
+	json_decref(shares);
+}
+
 static void put_signatures(json_t *signatures)
 {
 	struct jm_err none = JM_ERR_INIT;
@@ -107,6 +128,7 @@ void jm_page_tables(const struct jm_grouping *g, json_t *data)
 
 		jm_run_tables_each(
 			g, &g->series[i], &(struct jm_run_tables_to){begin, put, tables});
+		put_shares(g, &g->series[i], tables);
 		json_object_set_new(one, "tables", tables);
 	}
 	if (json_is_object(signatures))

@@ -8,7 +8,9 @@
 /*
  * Adds to the data of the page, a table being {titles, left [column is text], rows}:
  *	series[].tables		of runs that serve, overlap or train by several ranks: [{title,
- *				caption, tables}]
+ *				caption, tables}]; of training also `shares`, for a chart: in each
+ *				row of the first table computation alone, computation beside
+ *				transfers, and waits for these, ms
  *	signatures.tables	of kernels, and of correlations if there are some; `caption` and
  *				`correlated` say what they are
  *	published[].table	where there are rows

@@ -116,43 +116,42 @@
 	};
 
 	// Where the time of a step went: shares of a step, one bar for each run of ranks on several devices. null: there are none.
-	const SHARES = ["compute alone ms", "overlapped ms", "exposed ms"];
+	const SHARES = ["compute alone", "overlapped", "exposed"];
 
 	JM.stepShares = function (s) {
-		const of = s.tables.find((t) => SHARES.every((title) => t.tables[0].titles.includes(title)));
+		const of = s.tables.find((t) => t.shares);
 		if (!of) return null;
-		const { titles, rows } = of.tables[0],
-			number = (row, title) => parseFloat(row[titles.indexOf(title)].replace(/,/g, "")),
-			sum = (row) => SHARES.reduce((all, title) => all + number(row, title), 0),
-			share = (row, title) => (100 * number(row, title)) / sum(row),
-			shown = rows.filter((row) => sum(row) > 0),
-			name = (row) => (titles[0] === "setting" ? row[0] : s.title),
-			words = SHARES.map((title) => title.replace(" ms", ""));
+		const table = of.tables[0],
+			name = (row) => (table.titles[0] === "setting" ? table.rows[row][0] : s.title),
+			sum = (list) => list.reduce((all, x) => all + x, 0),
+			shown = of.shares.map((ms, row) => ({ name: name(row), ms: ms })).filter((r) => r.ms.every(known) && sum(r.ms) > 0);
 		if (!shown.length) return null;
 		const option = function (c) {
 			const out = base(c);
 			out.color = c.many;
 			out.grid.top = 40;
-			out.legend = partsLegend(c, words);
-			out.xAxis = namesAxis(c, shown.map(name));
+			out.legend = partsLegend(c, SHARES);
+			out.xAxis = namesAxis(c, shown.map((r) => r.name));
 			out.yAxis = axis(c, "% of a step", { min: 0, max: 100 });
 			out.tooltip.trigger = "axis";
-			out.tooltip.formatter = (list) =>
-				el(
+			out.tooltip.formatter = function (list) {
+				const r = shown[list[0].dataIndex];
+				return el(
 					"div",
 					{},
-					el("b", {}, name(shown[list[0].dataIndex])),
-					SHARES.map((title, k) => [el("br"), words[k] + ": " + JM.plain(number(shown[list[0].dataIndex], title)) + " ms"]),
+					el("b", {}, r.name),
+					SHARES.map((part, k) => [el("br"), part + ": " + JM.plain(r.ms[k]) + " ms"]),
 				);
-			const below = (row, k) => SHARES.slice(0, k).reduce((all, title) => all + share(row, title), 0);
-			out.series = SHARES.map((title, k) =>
+			};
+			const below = (r, k) => (100 * sum(r.ms.slice(0, k))) / sum(r.ms);
+			out.series = SHARES.map((part, k) =>
 				Object.assign(
 					bars(
 						c.many[k],
-						shown.map((row, i) => [i, below(row, k), below(row, k) + share(row, title)]),
+						shown.map((r, i) => [i, below(r, k), below(r, k + 1)]),
 						0.5,
 					),
-					{ name: words[k] },
+					{ name: part },
 				),
 			);
 			return out;
@@ -161,7 +160,7 @@
 			"Shares of a step",
 			"Computation alone, computation beside transfers (the share of concurrency), and waits for transfers; means over the ranks.",
 			option,
-			{ id: s.id + "/shares", table: () => JM.grid(of.tables[0], { limit: 24, csv: "shares" }) },
+			{ id: s.id + "/shares", table: () => JM.grid(table, { limit: 24, csv: "shares" }) },
 		);
 	};
 })();

@@ -6,7 +6,7 @@
 #include "base/text/json.h"
 
 #define PART	"communication"
-#define SHARES	6
+#define COLUMNS 6
 #define FIGURES 3
 
 static const char caption[] =
@@ -17,7 +17,7 @@ static const char caption[] =
 	"and transferred at once. Transfers by kind: sum, of gradients; gather, of what a sharded "
 	"update divides; tp, of ranks that share a model; stage, with other stages.";
 
-static const char *const titles[SHARES] = {"step ms", "compute alone ms", "overlapped ms",
+static const char *const titles[COLUMNS] = {"step ms", "compute alone ms", "overlapped ms",
 	"exposed ms", "for slower ranks ms", "concurrent %"};
 static const char *const kind_titles[FIGURES] = {"ms", "exposed ms", "overlapped ms"};
 static const char *const kind_keys[FIGURES] = {"busy_s", "exposed_s", "overlapped_s"};
@@ -66,22 +66,42 @@ static double mean_of(const json_t *ranks, const char *key)
 
 static int share_titles(struct jm_grid *grid, int first, struct jm_err *err)
 {
-	return put_titles(grid, first, titles, SHARES, err);
+	return put_titles(grid, first, titles, COLUMNS, err);
+}
+
+static void shares_of(const json_t *ranks, double ret_ms[JM_STEP_SHARES])
+{
+	double step = mean_of(ranks, "step_s"), compute = mean_of(ranks, "compute_s");
+	double overlapped = mean_of(ranks, "overlapped_s");
+
+	ret_ms[0] = 1e3 * (compute - overlapped);
+	ret_ms[1] = 1e3 * overlapped;
+	ret_ms[2] = 1e3 * (step - compute);
+}
+
+bool jm_step_shares_next(const struct jm_grouping *g, const struct jm_group_series *s, int *i,
+	double ret_ms[JM_STEP_SHARES])
+{
+	const struct jm_group_case *c = jm_run_table_next(g, s, PART, i);
+
+	if (c)
+		shares_of(ranks_of(c->record), ret_ms);
+	return c != NULL;
 }
 
 static int put_shares(struct jm_grid *grid, int row, int first, const struct jm_grouping *g,
 	const struct jm_group_case *c, struct jm_err *err)
 {
 	const json_t *ranks = ranks_of(c->record);
-	double step = mean_of(ranks, "step_s"), compute = mean_of(ranks, "compute_s");
-	double overlapped = mean_of(ranks, "overlapped_s");
-	double share = jm_json_real_of(json_object_get(c->record, PART), "concurrent_share");
-	const double values[SHARES] = {1e3 * step, 1e3 * (compute - overlapped), 1e3 * overlapped,
-		1e3 * (step - compute), 1e3 * mean_of(ranks, "late_ranks_s"), 100 * share};
+	double concurrent = jm_json_real_of(json_object_get(c->record, PART), "concurrent_share");
+	double values[COLUMNS] = {1e3 * mean_of(ranks, "step_s")};
 	int rc = 0;
 
 	(void)g;
-	for (int f = 0; f < SHARES && !rc; f++)
+	shares_of(ranks, &values[1]);
+	values[1 + JM_STEP_SHARES] = 1e3 * mean_of(ranks, "late_ranks_s");
+	values[2 + JM_STEP_SHARES] = 100 * concurrent;
+	for (int f = 0; f < COLUMNS && !rc; f++)
 		rc = jm_run_table_number(grid, row, first + f, values[f], err);
 	return rc;
 }
@@ -91,7 +111,7 @@ static int shares_table(const struct jm_grouping *g, const struct jm_group_serie
 {
 	static const struct jm_run_table table = {.part = PART,
 		.rows = 1,
-		.columns = SHARES,
+		.columns = COLUMNS,
 		.titles = share_titles,
 		.put = put_shares};
 

@@ -152,6 +152,8 @@ def test_shares_of_a_step_over_batch_and_sequence(tmp_path):
         r["communication"] = {"transport": "nccl", "concurrent_share": concurrent, "ranks": [rank, rank]}
     path.write_text(json.dumps(rows))
     assert jm("report", "--html", tmp_path / "page.html", path).returncode == 0
+    (steps,) = (t for s in page_data.of((tmp_path / "page.html").read_text())["series"] for t in s["tables"])
+    assert steps["shares"] == [pytest.approx(ms) for ms in ([70, 10, 20], [55, 25, 20], [30, 50, 20])]
     dom = browse(tmp_path / "page.html", "--dump-dom", "--window-size=1280,12000")
     chart = dom.split("<h3>Shares of a step")[1].split("</svg>")[0]
     assert re.findall(r"<text[^>]*>(compute alone|overlapped|exposed)</text>", chart) == ["compute alone", "overlapped", "exposed"]
