@@ -11,7 +11,7 @@
 #include "store/store_run.h"
 #include "store/store_trace.h"
 #include "report/page/page_trace.h"
-#include "report/judge/best_rule.h"
+#include "report/judge/report_objective.h"
 #include "report/report.h"
 
 #include <math.h>
@@ -330,9 +330,9 @@ static int report(struct jm_cli *cli, struct call *c, struct input *input)
 	o->bold = cli->colour && !c->output;
 	o->pool_devices = c->pool;
 	if (!rc)
-		rc = jm_rule_parse_ks(c->k, o, &cli->err);
+		rc = jm_report_k_parse(c->k, o, &cli->err);
 	if (!rc && c->objective)
-		rc = jm_rule_parse(c->objective, o, &cli->err);
+		rc = jm_report_objective_parse(c->objective, o, &cli->err);
 	for (int i = 0; i < cli->n_args && !rc; i++) {
 		if (!jm_store_is(cli->args[i]))
 			note_rest(input, 0, false);

@@ -5,7 +5,7 @@
 #include "report/format/text.h"
 #include "report/model/dimension.h"
 #include "result/case_id.h"
-#include "best_rule.h"
+#include "report_objective.h"
 #include "verdict.h"
 
 #include <math.h>
@@ -108,7 +108,8 @@ bool jm_next_limit(
 		least = limit;
 		nearest = p;
 	}
-	if (g->options.rule != JM_RULE_SLOWDOWN || !nearest || least <= jm_rule_slowdown(g))
+	if (g->options.objective != JM_OBJECTIVE_SLOWDOWN || !nearest ||
+		least <= jm_report_objective_slowdown(g))
 		return false;
 	jm_text_format(out, size, "With --max-slowdown %.0f%%, %s is within the limit.",
 		ceil(least), nearest->label);

@@ -4,7 +4,7 @@
 #include "base/text/json.h"
 #include "meaning.h"
 #include "report/format/text.h"
-#include "best_rule.h"
+#include "report_objective.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -155,16 +155,17 @@ void jm_text_percent(const struct jm_stat *stat, char *out, size_t size)
 	jm_text_estimate_to(JM_PERCENT_PLACES, stat->mean, jm_text_percent_half(stat), out, size);
 }
 
-/* "11.29 ± 0.01 % less energy, 3.50 ± 0.01 % more time"; with another rule than that of slowdown
- * after what it goes by, which is the mean power for a budget of it. */
+/* "11.29 ± 0.01 % less energy, 3.50 ± 0.01 % more time"; with another objective than a limit of
+ * slowdown after what it goes by, which is the mean power for a budget of it. */
 static void put_change(const struct jm_grouping *g, const struct jm_group_series *s,
 	const struct jm_group_point *best, char *out, size_t size)
 {
-	int metric = g->options.rule == JM_RULE_POWER ? JM_M_WATTS : jm_rule_metric(g);
+	int metric = g->options.objective == JM_OBJECTIVE_POWER ? JM_M_WATTS
+								: jm_report_objective_metric(g);
 	char gain[64], loss[64], value[160];
 
 	*out = '\0';
-	if (g->options.rule != JM_RULE_SLOWDOWN) {
+	if (g->options.objective != JM_OBJECTIVE_SLOWDOWN) {
 		jm_text_metric_value(g, s, metric, &best->stat[metric], value, sizeof(value));
 		jm_text_append(out, size, metric >= JM_M_EDS ? "EDS " : "", value);
 	}
@@ -217,10 +218,10 @@ void jm_text_within_answer(
 
 const char *jm_text_within_title(const struct jm_grouping *g, char *out, size_t size)
 {
-	char rule[120];
+	char objective[120];
 
-	jm_rule_text(g, rule, sizeof(rule));
-	jm_text_format(out, size, "Best setting: %s", rule);
+	jm_report_objective_text(g, objective, sizeof(objective));
+	jm_text_format(out, size, "Best setting: %s", objective);
 	return out;
 }
 

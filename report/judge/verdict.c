@@ -4,7 +4,7 @@
  * those whose requests broke bounds of latency, are excluded. */
 #include "verdict.h"
 #include "report/format/text.h"
-#include "best_rule.h"
+#include "report_objective.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -131,7 +131,7 @@ static bool fast(const struct jm_grouping *g, int point)
 	const struct jm_stat *loss = &p->stat[JM_M_LOSS];
 
 	return point != g->series[p->series].reference && takes_part(p, JM_M_LOSS) &&
-	       loss->mean + half_width(loss) <= jm_rule_slowdown(g);
+	       loss->mean + half_width(loss) <= jm_report_objective_slowdown(g);
 }
 
 /* Is it within that limit, and does it clearly save energy? */
@@ -158,16 +158,17 @@ static bool fits(const struct jm_grouping *g, int point)
 	const struct jm_stat *watts = &g->point[point].stat[JM_M_WATTS];
 
 	return takes_part(&g->point[point], JM_M_THROUGHPUT) && watts->n > 0 &&
-	       watts->mean + half_width(watts) <= g->options.rule_number;
+	       watts->mean + half_width(watts) <= g->options.objective_number;
 }
 
 bool jm_verdict_within_tied(const struct jm_grouping *g, const struct jm_verdict *v, int point)
 {
-	if (g->options.rule == JM_RULE_SLOWDOWN)
+	if (g->options.objective == JM_OBJECTIVE_SLOWDOWN)
 		return saving_tied(g, v, point);
 	if (v->kind == JM_VERDICT_NONE)
 		return false;
-	return jm_verdict_tied(g, v, point) && (g->options.rule != JM_RULE_POWER || fits(g, point));
+	return jm_verdict_tied(g, v, point) &&
+	       (g->options.objective != JM_OBJECTIVE_POWER || fits(g, point));
 }
 
 static void within_slowdown(
@@ -190,7 +191,7 @@ static void within_slowdown(
 		snprintf(v.why, sizeof(v.why),
 			"each setting that the devices held is, or may be, more than %g %% "
 			"slower than the reference",
-			jm_rule_slowdown(g));
+			jm_report_objective_slowdown(g));
 	else if (v.leading < 0)
 		jm_text_format(v.why, sizeof(v.why),
 			"no setting within the limit uses clearly less energy than the reference");
@@ -221,7 +222,7 @@ static void within_power(
 	else if (v.leading < 0)
 		snprintf(v.why, sizeof(v.why),
 			"the mean power of each setting is, or may be, above %g W",
-			g->options.rule_number);
+			g->options.objective_number);
 	else if (v.kind == JM_VERDICT_TIE)
 		snprintf(v.why, sizeof(v.why), OVERLAP);
 	*ret = v;
@@ -297,12 +298,12 @@ static void judge(const struct jm_grouping *g, const struct jm_group_series *s, 
 void jm_verdict_within(
 	const struct jm_grouping *g, const struct jm_group_series *s, struct jm_verdict *ret)
 {
-	if (g->options.rule == JM_RULE_SLOWDOWN)
+	if (g->options.objective == JM_OBJECTIVE_SLOWDOWN)
 		within_slowdown(g, s, ret);
-	else if (g->options.rule == JM_RULE_POWER)
+	else if (g->options.objective == JM_OBJECTIVE_POWER)
 		within_power(g, s, ret);
 	else
-		judge(g, s, jm_rule_metric(g), ret);
+		judge(g, s, jm_report_objective_metric(g), ret);
 	if (ret->kind == JM_VERDICT_NONE)
 		ret->leading = -1;
 }

@@ -33,8 +33,8 @@ int jm_verdict_repeats(
 	const struct jm_grouping *g, const struct jm_verdict v[JM_VERDICT_MAX], int n, int i);
 /*
  * The setting that saves most energy by its mean, and clearly saves some, among those whose
- * slowdown, upper end of its 95 % interval, is at most jm_rule_slowdown. A tie: there are others
- * within the limit whose saving cannot be distinguished from it. With another rule (best_rule.h)
+ * slowdown, upper end of its 95 % interval, is at most jm_report_objective_slowdown. A tie: there
+ * are others within the limit whose saving cannot be distinguished from it. With another objective
  * the best setting by that; with a budget of power that with the highest throughput among those
  * whose mean power, upper end of its interval, is within it. Without text.
  */

@@ -10,14 +10,14 @@
 
 #define JM_REPORT_MAX_K 8
 
-/* What the best setting is; see report/judge/best_rule.h. */
-enum jm_report_rule {
-	JM_RULE_SLOWDOWN, /* least energy, at most max_slowdown slower */
-	JM_RULE_ENERGY,
-	JM_RULE_EDP,
-	JM_RULE_ED2P,
-	JM_RULE_EDS,   /* of k = rule_number, which is one of k */
-	JM_RULE_POWER, /* highest throughput with a mean power of at most rule_number W */
+/* What the best setting is; see report/judge/report_objective.h. */
+enum jm_report_objective {
+	JM_OBJECTIVE_SLOWDOWN, /* least energy, at most max_slowdown slower */
+	JM_OBJECTIVE_ENERGY,
+	JM_OBJECTIVE_EDP,
+	JM_OBJECTIVE_ED2P,
+	JM_OBJECTIVE_EDS,   /* of k = objective_number, which is one of k */
+	JM_OBJECTIVE_POWER, /* highest throughput with a mean power of at most objective_number W */
 };
 
 /* All zero is the default. */
@@ -25,8 +25,8 @@ struct jm_report_options {
 	const char *title; /* of the page; NULL = made from the records */
 	double k[JM_REPORT_MAX_K];
 	int n_k; /* of EDS; 0 = 1.5 and 2.0 */
-	enum jm_report_rule rule;
-	double rule_number;
+	enum jm_report_objective objective;
+	double objective_number;
 	double max_slowdown; /* percent, of the best setting; 0 = 5 */
 	double add_watts; /* assumed power of the rest of the node, added to every case; 0 = none */
 	bool idle_gpus;	  /* energy of GPUs on which the work did not run counts, too */

@@ -127,7 +127,7 @@
 
 	// Of a budget of power P: efficiency = throughput / P; the settings above this line are within it.
 	function budgetLine(c, most) {
-		const watts = JM.S.rule_watts,
+		const watts = JM.S.budget_watts,
 			x = Math.min(most.x, most.y * watts);
 		return {
 			type: "line",
@@ -186,7 +186,7 @@
 		);
 		if (many) out.series.unshift(frontLine(c, paretoFront(group)));
 		const first = group.find((s) => s.reference !== null && known(s.points[s.reference].metrics.items_per_joule.mean));
-		if (JM.S.rule_watts) out.series.push(budgetLine(c, most));
+		if (JM.S.budget_watts) out.series.push(budgetLine(c, most));
 		if (!many && first && JM.limited) out.series.push(limitLine(c, first, extent(group, "items_per_joule")));
 		if (iso && first) out.series.push(...isoLines(c, first, JM.S.eds_k, most));
 		return out;
@@ -198,10 +198,10 @@
 		"Up and to the right is better. Both axes start at 0" +
 		(hasInterval(work) ? "; bars are 95\u00a0% intervals." : ".") +
 		(hasReference(work)
-			? " Diamond: the reference; green ring: " + JM.nbsp(JM.S.rule_text) + ", or those that cannot be told apart." +
+			? " Diamond: the reference; green ring: " + JM.nbsp(JM.S.objective_text) + ", or those that cannot be told apart." +
 				(work.series.length > 1 || !JM.limited ? "" : " Dotted line: " + JM.limitName + " than the reference; the best setting is on it or to its right.")
 			: "") +
-		(JM.S.rule_watts ? " Dotted line: a mean power of " + JM.plain(JM.S.rule_watts) + "\u00a0W; settings above it draw less." : "") +
+		(JM.S.budget_watts ? " Dotted line: a mean power of " + JM.plain(JM.S.budget_watts) + "\u00a0W; settings above it draw less." : "") +
 		(work.series.length > 1 ? " Pareto front: the settings that no other one beats in both." : "") +
 		(iso && hasReference(work)
 			? " Grey lines: as good as the reference" +
@@ -332,7 +332,7 @@
 		const chart = panel(
 			named(),
 			"Bars start at 0; lines are 95\u00a0% intervals. Reference: the setting with which the others of a system are compared, or the first one. Best: the setting with the " +
-				JM.nbsp(JM.S.rule_text) + "; of several that cannot be told apart that with the best mean.",
+				JM.nbsp(JM.S.objective_text) + "; of several that cannot be told apart that with the best mean.",
 			(c) => barsOption(c, state.work, state.metric),
 			{
 				id: id,

@@ -5,7 +5,7 @@
 	const { known } = JM;
 	const S = JSON.parse(document.getElementById("jm-data").textContent);
 	JM.S = S;
-	JM.limited = S.rule === "slowdown";
+	JM.limited = S.objective === "slowdown";
 	JM.limitName = S.slowdown_percent + "\u00a0% slower";
 	// The lowest throughput that the best setting may have, by that of the reference.
 	JM.limit = (throughput) => throughput / (1 + S.slowdown_percent / 100);

@@ -134,7 +134,7 @@
 				"p",
 				{ class: "soft small" },
 				referenceIs(rows) + "Mean \u00b1 half of the 95\u00a0% interval over the repeats." +
-					(JM.limited ? " The upper end of the interval of the slowdown is within the limit." : JM.S.rule_watts ? " The upper end of the interval of the power is within the budget." : ""),
+					(JM.limited ? " The upper end of the interval of the slowdown is within the limit." : JM.S.budget_watts ? " The upper end of the interval of the power is within the budget." : ""),
 			),
 		);
 	};
@@ -184,7 +184,7 @@
 			{ title: "efficiency", unit: items ? "items/J" : S.series[0].item + "/J", of: (s) => stat(s, s.reference ?? 0, "items_per_joule") },
 			{
 				title: "best setting",
-				unit: JM.nbsp(JM.S.rule_brief),
+				unit: JM.nbsp(JM.S.objective_brief),
 				left: true,
 				of: (s) => (found(s).kind === "none" ? "\u2013" : labels(s, found(s).at) + (s.per ? " " + s.per : "")),
 				hint: (s) => found(s).why,

@@ -27,8 +27,9 @@
  *			why}, indices of points; kind best, tie (those `at` cannot be told apart) or
  *			none (why); the answer as the terminal has it, the command that applies it,
  *			and the limit that would have one, or ""
- *	within_title	the title above those answers; rule, rule_text and rule_brief: what they are
- *			by (report/judge/best_rule.h); rule_watts: a budget of power, or null
+ *	within_title	the title above those answers; objective, objective_text and
+ *			objective_brief: what they are by (report/judge/report_objective.h);
+ *			budget_watts: a budget of power, or null
  */
 #include "page_data.h"
 #include "base/stat/known_mean.h"
@@ -38,7 +39,7 @@
 #include "report/format/text.h"
 #include "report/judge/meaning.h"
 #include "report/judge/next_command.h"
-#include "report/judge/best_rule.h"
+#include "report/judge/report_objective.h"
 #include "report/judge/sentence.h"
 #include "report/judge/verdict.h"
 #include "report/model/dimension.h"
@@ -530,11 +531,11 @@ static json_t *traces_json(const struct jm_grouping *g)
 json_t *jm_page_data(const struct jm_grouping *g)
 {
 	json_t *data = jm_report_summary(g, false), *series;
-	char title[120], rule[120], brief[40];
+	char title[120], objective[120], brief[40];
 	size_t i;
 
-	jm_rule_text(g, rule, sizeof(rule));
-	jm_rule_brief(g, brief, sizeof(brief));
+	jm_report_objective_text(g, objective, sizeof(objective));
+	jm_report_objective_brief(g, brief, sizeof(brief));
 	json_array_foreach(json_object_get(data, "series"), i, series)
 	{
 		shorten_points(series);
@@ -547,13 +548,15 @@ json_t *jm_page_data(const struct jm_grouping *g)
 		put(data, "meanings", meanings_json(g)) &&
 		put(data, "within_title",
 			json_string(jm_text_within_title(g, title, sizeof(title)))) &&
-		put(data, "rule", json_string(jm_rule_name(g->options.rule))) &&
-		put(data, "rule_watts",
-			g->options.rule == JM_RULE_POWER ? json_real(g->options.rule_number)
-							 : json_null()) &&
-		put(data, "rule_text", json_string(rule)) &&
-		put(data, "rule_brief", json_string(brief)) &&
-		put(data, "slowdown_percent", json_real(jm_rule_slowdown(g))) &&
+		put(data, "objective",
+			json_string(jm_report_objective_name(g->options.objective))) &&
+		put(data, "budget_watts",
+			g->options.objective == JM_OBJECTIVE_POWER
+				? json_real(g->options.objective_number)
+				: json_null()) &&
+		put(data, "objective_text", json_string(objective)) &&
+		put(data, "objective_brief", json_string(brief)) &&
+		put(data, "slowdown_percent", json_real(jm_report_objective_slowdown(g))) &&
 		put(data, "percent_least", json_real(JM_PERCENT_LEAST)) &&
 		put(data, "runs", runs_json(g)) && put(data, "details", details_json(g)) &&
 		put(data, "machines", machines_json(g)) && put(data, "traces", traces_json(g)) &&

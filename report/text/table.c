@@ -95,7 +95,7 @@ static bool has_conclusion(const struct jm_grouping *g, const struct jm_group_se
 	struct jm_verdict v[JM_VERDICT_MAX];
 	int n = jm_verdicts(g, s, v);
 
-	if (g->options.rule != JM_RULE_SLOWDOWN) /* it was asked for */
+	if (g->options.objective != JM_OBJECTIVE_SLOWDOWN) /* it was asked for */
 		return true;
 	for (int i = 0; i < n && s->reference >= 0; i++)
 		if (v[i].metric == JM_M_JOULES_ITEM)

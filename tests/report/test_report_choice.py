@@ -128,7 +128,7 @@ def test_a_recording_is_not_replaced(tmp_path):
 
 
 def by_objective(rows, objective):
-    """The setting with the best mean by another rule than a limit of slowdown, from the raw meters."""
+    """The setting with the best mean by another objective than a limit of slowdown, from the raw meters."""
     cost = {}
     for r in rows:
         if r["status"] == "ok" and "violated" not in {s["state"] for s in r["settings"]}:
@@ -146,7 +146,7 @@ def by_objective(rows, objective):
 
 @pytest.mark.parametrize("name", FIXTURES)
 @pytest.mark.parametrize("objective", ["energy", "edp", "ed2p", "power:2000W", "power:1W"])
-def test_other_rules(tmp_path, name, objective):
+def test_other_objectives(tmp_path, name, objective):
     rows = records(name)
     page, path = tmp_path / "page.html", write(tmp_path, rows)
     best = by_objective(rows, objective)
@@ -154,7 +154,7 @@ def test_other_rules(tmp_path, name, objective):
     report("--objective", objective, "--html", page, path)
     data = page_data.of(page.read_text())
     (series,) = data["series"]
-    assert data["rule"] == objective.split(":")[0] and data["within_title"] in text
+    assert data["objective"] == objective.split(":")[0] and data["within_title"] in text
     if best is None:
         assert series["within"]["leading"] is None and "No best setting: the mean power of each setting" in text
         return
@@ -163,7 +163,7 @@ def test_other_rules(tmp_path, name, objective):
     assert series["within"]["answer"].startswith(("no clear best: " if series["within"]["kind"] == "tie" else "") + point["label"])
 
 
-def test_a_rule_is_given_once(tmp_path):
+def test_an_objective_is_given_once(tmp_path):
     path = write(tmp_path, records("h200x4"))
     assert report("--objective", "slowdown:40%", path) == report("--max-slowdown", "40%", path)
     for wrong in (["--objective", "zeus:0.5"], ["--objective", "power:12"], ["--objective", "eds:1"],

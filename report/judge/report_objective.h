@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the best setting of a report is: least energy within a limit of slowdown, or what
  * --objective names instead. */
-#ifndef JM_REPORT_BEST_RULE_H
-#define JM_REPORT_BEST_RULE_H
+#ifndef JM_REPORT_OBJECTIVE_H
+#define JM_REPORT_OBJECTIVE_H
 
 #include "report/model/grouping.h"
 
@@ -11,18 +11,18 @@
  * highest throughput within a mean power. k of eds is added to the options' where it is missing.
  * JM_EUSAGE
  */
-int jm_rule_parse(const char *text, struct jm_report_options *o, struct jm_err *err);
+int jm_report_objective_parse(const char *text, struct jm_report_options *o, struct jm_err *err);
 /* The numbers of --k, "1.5,2.0", which the metric EDS has; all are above 1. JM_EUSAGE */
-int jm_rule_parse_ks(const char *text, struct jm_report_options *o, struct jm_err *err);
+int jm_report_k_parse(const char *text, struct jm_report_options *o, struct jm_err *err);
 /* Percent: by default the best setting loses at most so much time. */
-double jm_rule_slowdown(const struct jm_grouping *g);
+double jm_report_objective_slowdown(const struct jm_grouping *g);
 /* The metric by which settings are compared; that of the energy saved for a limit of slowdown. */
-int jm_rule_metric(const struct jm_grouping *g);
+int jm_report_objective_metric(const struct jm_grouping *g);
 /* "least energy while at most 5 % slower than the reference" */
-void jm_rule_text(const struct jm_grouping *g, char *out, size_t size);
+void jm_report_objective_text(const struct jm_grouping *g, char *out, size_t size);
 /* "at most 5 % slower", "least energy", "EDS k=2": as the head of a column */
-void jm_rule_brief(const struct jm_grouping *g, char *out, size_t size);
+void jm_report_objective_brief(const struct jm_grouping *g, char *out, size_t size);
 /* "slowdown", "energy"... */
-const char *jm_rule_name(enum jm_report_rule rule);
+const char *jm_report_objective_name(enum jm_report_objective objective);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "best_rule.h"
+#include "report_objective.h"
 #include "base/text/number.h"
 #include "tune/objective.h"
 
@@ -10,16 +10,16 @@
 
 #define SLOWDOWN 5 /* percent, where the user gives no limit */
 
-double jm_rule_slowdown(const struct jm_grouping *g)
+double jm_report_objective_slowdown(const struct jm_grouping *g)
 {
 	return g->options.max_slowdown > 0 ? g->options.max_slowdown : SLOWDOWN;
 }
 
-const char *jm_rule_name(enum jm_report_rule rule)
+const char *jm_report_objective_name(enum jm_report_objective objective)
 {
 	static const char *const names[] = {"slowdown", "energy", "edp", "ed2p", "eds", "power"};
 
-	return names[rule];
+	return names[objective];
 }
 
 static int read_budget(const char *text, struct jm_report_options *o, struct jm_err *err)
@@ -36,8 +36,8 @@ static int read_budget(const char *text, struct jm_report_options *o, struct jm_
 			"--objective power takes watts, as in power:2000W or power:2kW, not "
 			"'%.40s'.",
 			text);
-	o->rule = JM_RULE_POWER;
-	o->rule_number = watts;
+	o->objective = JM_OBJECTIVE_POWER;
+	o->objective_number = watts;
 	return 0;
 }
 
@@ -68,7 +68,7 @@ static int add_listed_k(struct jm_report_options *o, double k, struct jm_err *er
 	return 0;
 }
 
-int jm_rule_parse_ks(const char *text, struct jm_report_options *o, struct jm_err *err)
+int jm_report_k_parse(const char *text, struct jm_report_options *o, struct jm_err *err)
 {
 	int rc = 0;
 
@@ -85,14 +85,14 @@ int jm_rule_parse_ks(const char *text, struct jm_report_options *o, struct jm_er
 	return rc;
 }
 
-int jm_rule_parse(const char *text, struct jm_report_options *o, struct jm_err *err)
+int jm_report_objective_parse(const char *text, struct jm_report_options *o, struct jm_err *err)
 {
-	static const enum jm_report_rule of_kind[] = {
-		[JM_MIN_ENERGY] = JM_RULE_ENERGY,
-		[JM_MIN_EDP] = JM_RULE_EDP,
-		[JM_MIN_ED2P] = JM_RULE_ED2P,
-		[JM_MIN_EDS] = JM_RULE_EDS,
-		[JM_MIN_SLOWDOWN] = JM_RULE_SLOWDOWN,
+	static const enum jm_report_objective of_kind[] = {
+		[JM_MIN_ENERGY] = JM_OBJECTIVE_ENERGY,
+		[JM_MIN_EDP] = JM_OBJECTIVE_EDP,
+		[JM_MIN_ED2P] = JM_OBJECTIVE_ED2P,
+		[JM_MIN_EDS] = JM_OBJECTIVE_EDS,
+		[JM_MIN_SLOWDOWN] = JM_OBJECTIVE_SLOWDOWN,
 	};
 	struct jm_objective objective = {.number = NAN};
 	int rc;
@@ -105,28 +105,28 @@ int jm_rule_parse(const char *text, struct jm_report_options *o, struct jm_err *
 			"'%.40s' is no objective of a report; write slowdown:5%%, energy, edp, "
 			"ed2p, eds:2 or power:2000W.",
 			text);
-	o->rule = of_kind[objective.kind];
-	o->rule_number = objective.number;
-	if (o->rule == JM_RULE_SLOWDOWN)
+	o->objective = of_kind[objective.kind];
+	o->objective_number = objective.number;
+	if (o->objective == JM_OBJECTIVE_SLOWDOWN)
 		o->max_slowdown = 100 * objective.number;
-	return o->rule == JM_RULE_EDS ? add_k(objective.number, o, err) : 0;
+	return o->objective == JM_OBJECTIVE_EDS ? add_k(objective.number, o, err) : 0;
 }
 
-int jm_rule_metric(const struct jm_grouping *g)
+int jm_report_objective_metric(const struct jm_grouping *g)
 {
 	int k = 0;
 
-	switch (g->options.rule) {
-	case JM_RULE_ENERGY:
+	switch (g->options.objective) {
+	case JM_OBJECTIVE_ENERGY:
 		return JM_M_JOULES_ITEM;
-	case JM_RULE_EDP:
+	case JM_OBJECTIVE_EDP:
 		return JM_M_EDP;
-	case JM_RULE_ED2P:
+	case JM_OBJECTIVE_ED2P:
 		return JM_M_ED2P;
-	case JM_RULE_POWER:
+	case JM_OBJECTIVE_POWER:
 		return JM_M_THROUGHPUT;
-	case JM_RULE_EDS:
-		while (k < g->options.n_k - 1 && g->options.k[k] != g->options.rule_number)
+	case JM_OBJECTIVE_EDS:
+		while (k < g->options.n_k - 1 && g->options.k[k] != g->options.objective_number)
 			k++;
 		return JM_M_EDS + k;
 	default:
@@ -134,50 +134,51 @@ int jm_rule_metric(const struct jm_grouping *g)
 	}
 }
 
-void jm_rule_text(const struct jm_grouping *g, char *out, size_t size)
+void jm_report_objective_text(const struct jm_grouping *g, char *out, size_t size)
 {
-	switch (g->options.rule) {
-	case JM_RULE_ENERGY:
+	switch (g->options.objective) {
+	case JM_OBJECTIVE_ENERGY:
 		snprintf(out, size, "least energy per item, at any speed");
 		break;
-	case JM_RULE_EDP:
+	case JM_OBJECTIVE_EDP:
 		snprintf(out, size, "least energy delay product (EDP)");
 		break;
-	case JM_RULE_ED2P:
+	case JM_OBJECTIVE_ED2P:
 		snprintf(out, size, "least energy delay² product (ED2P)");
 		break;
-	case JM_RULE_EDS:
-		snprintf(out, size, "lowest Energy Delay Sum with k = %g", g->options.rule_number);
+	case JM_OBJECTIVE_EDS:
+		snprintf(out, size, "lowest Energy Delay Sum with k = %g",
+			g->options.objective_number);
 		break;
-	case JM_RULE_POWER:
+	case JM_OBJECTIVE_POWER:
 		snprintf(out, size, "highest throughput within a mean power of %g W",
-			g->options.rule_number);
+			g->options.objective_number);
 		break;
 	default:
 		snprintf(out, size, "least energy while at most %g %% slower than the reference",
-			jm_rule_slowdown(g));
+			jm_report_objective_slowdown(g));
 	}
 }
 
-void jm_rule_brief(const struct jm_grouping *g, char *out, size_t size)
+void jm_report_objective_brief(const struct jm_grouping *g, char *out, size_t size)
 {
-	switch (g->options.rule) {
-	case JM_RULE_ENERGY:
+	switch (g->options.objective) {
+	case JM_OBJECTIVE_ENERGY:
 		snprintf(out, size, "least energy");
 		break;
-	case JM_RULE_EDP:
+	case JM_OBJECTIVE_EDP:
 		snprintf(out, size, "least EDP");
 		break;
-	case JM_RULE_ED2P:
+	case JM_OBJECTIVE_ED2P:
 		snprintf(out, size, "least ED2P");
 		break;
-	case JM_RULE_EDS:
-		snprintf(out, size, "lowest EDS k=%g", g->options.rule_number);
+	case JM_OBJECTIVE_EDS:
+		snprintf(out, size, "lowest EDS k=%g", g->options.objective_number);
 		break;
-	case JM_RULE_POWER:
-		snprintf(out, size, "≤ %g W", g->options.rule_number);
+	case JM_OBJECTIVE_POWER:
+		snprintf(out, size, "≤ %g W", g->options.objective_number);
 		break;
 	default:
-		snprintf(out, size, "≤ %g %% slower", jm_rule_slowdown(g));
+		snprintf(out, size, "≤ %g %% slower", jm_report_objective_slowdown(g));
 	}
 }
