@@ -7,9 +7,9 @@
  *			value] of one run
  *	runs		in place of `cases`: one array per property, in one order
  *	details		phases [name, start, end] and meters of one run of each series, the
- *			phases as a table, too (page_tables.h); learnt: a text (training_text.h); parts: of meters that
- *			include others or are included, {id: [[joules, rest, error of the rest] of
- *			each phase]}
+ *			phases as a table, too (page_tables.h); learnt: a text
+ *			(training_text.h); parts: of meters that include others or are
+ *			included, {id: [[joules, rest, error of the rest] of each phase]}
  *	machines	the different provenances
  *	traces		see page_trace.h; with the phases of their runs; rated: [rated power of a
  *			device, W], each value once
