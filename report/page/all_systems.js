@@ -108,39 +108,28 @@
 		);
 	}
 
+	// Points of the line, and the name at its end.
+	const dotted = (c, data, name, offset) => ({
+		type: "line",
+		silent: true,
+		symbol: "none",
+		z: 1,
+		data: data,
+		lineStyle: { width: 1.2, type: "dotted", color: c.soft },
+		endLabel: { show: true, formatter: name, color: c.soft, fontSize: 11, align: "right", offset: offset },
+	});
+
 	// The best setting is chosen on this line and to its right.
 	function limitLine(c, s, top) {
 		const x = JM.limit(s.points[s.reference].metrics.throughput.mean);
-		return {
-			type: "line",
-			silent: true,
-			symbol: "none",
-			z: 1,
-			data: [
-				[x, top],
-				[x, 0],
-			],
-			lineStyle: { width: 1.2, type: "dotted", color: c.soft },
-			endLabel: { show: true, formatter: JM.limitName, color: c.soft, fontSize: 11, align: "right", offset: [-10, -9] },
-		};
+		return dotted(c, [[x, top], [x, 0]], JM.limitName, [-10, -9]);
 	}
 
 	// Of a budget of power P: efficiency = throughput / P; the settings above this line are within it.
 	function budgetLine(c, most) {
 		const watts = JM.S.budget_watts,
 			x = Math.min(most.x, most.y * watts);
-		return {
-			type: "line",
-			silent: true,
-			symbol: "none",
-			z: 1,
-			data: [
-				[0, 0],
-				[x, x / watts],
-			],
-			lineStyle: { width: 1.2, type: "dotted", color: c.soft },
-			endLabel: { show: true, formatter: JM.plain(watts) + " W", color: c.soft, fontSize: 11, align: "right", offset: [-16, -10] },
-		};
+		return dotted(c, [[0, 0], [x, x / watts]], JM.plain(watts) + " W", [-16, -10]);
 	}
 
 	// The settings of all systems that no other one beats: as fast and as efficient, and better in one of the two.
