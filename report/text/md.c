@@ -62,7 +62,7 @@ static void put_grid(FILE *out, struct jm_grid *t)
 static void put_verdicts(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
 {
 	struct jm_verdict v[JM_VERDICT_MAX];
-	char title[80], text[400];
+	char title[120], text[400];
 	int n = jm_verdicts(g, s, v);
 
 	if (s->n_points < 2)
