@@ -43,6 +43,7 @@
 #include "report/judge/sentence.h"
 #include "report/judge/verdict.h"
 #include "report/model/dimension.h"
+#include "report/text/phases.h"
 #include "report/text/summary.h"
 #include "report/text/training_text.h"
 #include "result/record_keys.h"
@@ -412,13 +413,12 @@ static json_t *detail_json(const struct jm_grouping *g, int series)
 {
 	const struct jm_group_case *c = example_of(g, series);
 	const json_t *record = jm_page_whole_record(g, c);
-	const char *origin = c->m.has_energy ? jm_origin_name(c->m.origin) : "measured";
 	char learnt[640];
 
 	jm_text_learnt(record, learnt, sizeof(learnt));
-	return json_pack("{s:i, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "run", (int)(c - g->c),
-		"learnt", learnt, "phase", jm_json_text(record, "phase"), "origin", origin,
-		"phases", phases_json(record), "phase_table",
+	return json_pack("{s:i, s:s, s:s, s:s?, s:o, s:o, s:o, s:o}", "run", (int)(c - g->c),
+		"learnt", learnt, "phase", jm_json_text(record, "phase"), "origin",
+		jm_phases_origin(record), "phases", phases_json(record), "phase_table",
 		jm_page_phases(record, jm_json_text(record, "unit")), "meters", meters_json(record),
 		"parts", jm_page_parts(record));
 }

@@ -398,8 +398,9 @@
 			el(
 				"p",
 				{ class: "soft small" },
-				"Of one run (" + s.points[JM.run("point", detail.run)].label + "); energy of the " + detail.origin +
-					" meters with its uncertainty. Phases may lie within others.",
+				"Of one run (" + s.points[JM.run("point", detail.run)].label + "); " +
+					(detail.origin ? "energy of the " + detail.origin + " meters with its uncertainty" : "it had no meters") +
+					". Phases may lie within others.",
 			),
 			JM.grid(detail.phase_table, { limit: 12, csv: "phases" }),
 		);

@@ -385,6 +385,17 @@ def test_names_of_phases_within_others_in_a_browser(tmp_path):
 
 
 @BROWSER
+def test_phases_of_a_run_without_meters_are_said_to_have_none(tmp_path):
+    (row,) = records("h200x4", 1)
+    row["meters"], steady = [], row["phases"][-1]
+    row["phases"].insert(0, {"name": "warmup", "start_s": 0.0, "end_s": steady["start_s"], "items": 1.0, "total": {}, "meters": []})
+    page = tmp_path / "a.html"
+    report(write(tmp_path, [row]), "--html", page)
+    table = re.search(r'<section[^>]*/phases".*?</section>', browse(page, "--dump-dom", "--window-size=1400,2000"), re.S)[0]
+    assert "it had no meters" in table and "measured" not in table
+
+
+@BROWSER
 def test_power_of_an_unknown_energy_is_no_zero_in_a_browser(tmp_path):
     store, page = tmp_path / "a.db", tmp_path / "a.html"
     assert jm("run", "null", "--step-time", "20ms", "--source", "null", "--steps", 5, "--warmup", 1, "--store", store).returncode == 0
