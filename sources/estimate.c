@@ -29,10 +29,11 @@
 struct state {
 	struct jm_ctx *ctx;
 	int fd, n_packages, n_cpus;
-	int64_t opened_ns;
+	int64_t opened_ns, read_ns;
 	double core_watts, idle_watts; /* idle: of the machine */
 	int cpus_of[MAX_PACKAGES];
 	double busy_at_open[MAX_PACKAGES]; /* s */
+	double counted[MAX_PACKAGES];	   /* busy time since then that is in the energy, s */
 	short package_of[MAX_CPUS];
 	size_t room;
 	char *text;
@@ -178,7 +179,7 @@ static int find_cpus(struct state *s, struct jm_err *err)
 	if (isnan(s->idle_watts))
 		s->idle_watts = IDLE_WATTS * s->n_cpus;
 	each_cpu(s, add_busy, s->busy_at_open);
-	s->opened_ns = jm_ctx_now(s->ctx);
+	s->opened_ns = s->read_ns = jm_ctx_now(s->ctx);
 	return 0;
 }
 
@@ -204,6 +205,16 @@ static int estimate_open(struct jm_ctx *ctx, const struct jm_values *options, st
 	return rc;
 }
 
+/* The kernel credits busy time in whole ticks, so that of a short interval may be longer than the
+ * interval: what its processors cannot have done in it counts in the next ones. */
+static double count_busy(struct state *s, int package, double busy, double seconds)
+{
+	double most = s->counted[package] + s->cpus_of[package] * seconds;
+
+	s->counted[package] = fmin(busy - s->busy_at_open[package], most);
+	return s->counted[package];
+}
+
 static int estimate_read(void *state, struct jm_sink *sink, struct jm_err *err)
 {
 	struct state *s = state;
@@ -211,6 +222,7 @@ static int estimate_read(void *state, struct jm_sink *sink, struct jm_err *err)
 	bool known = each_cpu(s, add_busy, busy);
 	int64_t now = jm_ctx_now(s->ctx);
 	double elapsed = (double)(now - s->opened_ns) * 1e-9;
+	double since = (double)(now - s->read_ns) * 1e-9;
 
 	(void)err;
 	for (int i = 0, k = 0; i < MAX_PACKAGES; i++) {
@@ -218,10 +230,12 @@ static int estimate_read(void *state, struct jm_sink *sink, struct jm_err *err)
 			continue;
 		jm_give(sink, k++,
 			known ? idle_share(s, i) * elapsed +
-					s->core_watts * (busy[i] - s->busy_at_open[i])
+					s->core_watts * count_busy(s, i, busy[i], since)
 			      : NAN,
 			now);
 	}
+	if (known)
+		s->read_ns = now;
 	return 0;
 }
 
