@@ -81,7 +81,7 @@ const struct jm_key jm__serving_keys[] = {
 	{POSITIVE("tokens_in", 0), .meaning = "of the prompts of requests that are done"},
 	{POSITIVE("tokens_out", 0), .meaning = "of their answers"},
 	{WORD("span", JM_KEY_OPTIONAL), .words = span_words,
-		.meaning = "which requests ttft, tpot, itl, latency and goodput are of: those that "
+		.meaning = "which requests ttft, tpot, itl and latency are of: those that "
 			   "were done in the window; all, if there is none"},
 	{OBJECT("ttft", JM_KEY_NULL), .keys = spread_keys,
 		.meaning = "from arrival to the first token"},
@@ -92,9 +92,11 @@ const struct jm_key jm__serving_keys[] = {
 	{OBJECT("latency", JM_KEY_NULL), .keys = spread_keys,
 		.meaning = "from arrival to the last token"},
 	{POSITIVE("goodput", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "1/s",
-		.meaning = "requests per second that keep --ttft and --tpot, of the window, or "
-			   "else from the first arrival to the last end; null without such a "
-			   "bound"},
+		.meaning =
+			"requests per second that keep --ttft and --tpot: of those that end in the "
+			"window, or where they arrive at times of their own, that arrive "
+			"in it; without a window from the first arrival to the last end; "
+			"null without such a bound"},
 	{FLAG("p99_in_bounds", JM_KEY_NULL | JM_KEY_OPTIONAL),
 		.meaning = "whether the 99th percentiles of ttft and tpot keep --ttft and --tpot, "
 			   "if a failed request takes for ever; null without such a bound, or if "

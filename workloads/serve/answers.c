@@ -302,13 +302,48 @@ static bool has_bounds(const struct jm_answers *a)
 	return !isnan(a->ttft) || !isnan(a->tpot);
 }
 
-/* Requests per second that keep the bounds: of the window, or else from the first arrival to the
- * last end; NAN without bounds, or where no request ended. */
+/* Is it known whether it keeps the bounds? The end of the run may have come before its own, but
+ * what has broken one stays so. */
+static bool is_judged(const struct jm_answers *a, const struct jm_answer *one, int64_t now)
+{
+	return one->state != JM_ANSWER_OPEN ||
+	       seconds(one->arrived, one->n_when ? one->first : now) > a->ttft ||
+	       (one->n_when && jm_answer_tpot(one) > a->tpot);
+}
+
+/* Of requests that arrive at times of their own, by their arrival in the window: what was left of
+ * the time before it would otherwise count with them, and more than are offered. Up to the first
+ * one that is not judged; NAN where that is the first of all. */
+static double goodput_of_arrivals(const struct jm_answers *a)
+{
+	struct jm_work_window w = a->window;
+	int64_t now = last_token(a);
+	int good = 0;
+
+	for (int i = 0; i < a->n; i++) {
+		const struct jm_answer *one = &a->answer[i];
+
+		if (is_within(&w, one->arrived) && !is_judged(a, one, now))
+			w.t1_ns = one->arrived - 1;
+	}
+	for (int i = 0; i < a->n; i++) {
+		const struct jm_answer *one = &a->answer[i];
+
+		good += one->state == JM_ANSWER_DONE && is_within(&w, one->arrived) &&
+			is_good(a, one);
+	}
+	return w.t1_ns > w.t0_ns ? good / seconds(w.t0_ns, w.t1_ns) : (double)NAN;
+}
+
+/* Requests per second that keep the bounds: that end in the window, or arrive in it; without one,
+ * from the first arrival to the last end. NAN without bounds, or where no request ended. */
 static double goodput(const struct jm_answers *a)
 {
 	int64_t last = 0;
 	int good = 0;
 
+	if (has_bounds(a) && a->timed && has_window(a))
+		return goodput_of_arrivals(a);
 	for (int i = 0; i < a->n; i++) {
 		const struct jm_answer *one = &a->answer[i];
 

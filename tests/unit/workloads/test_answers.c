@@ -124,8 +124,33 @@ static void a_window_without_a_request_has_no_percentiles(void **state)
 	jm_answers_find_window(&a, 0);
 	assert_true(a.window.t1_ns > a.window.t0_ns);
 	assert_true(json_is_null(figure(&a, "p99_in_bounds", &all)));
-	assert_true(json_is_real(figure(&a, "goodput", &all)));
-	assert_true(json_real_value(figure(&a, "goodput", &all)) == 0);
+	/* 79 arrive in the 0.79 s between the two percentiles, 1.1 s and 1.89 s */
+	assert_near(json_real_value(figure(&a, "goodput", &all)), 79 / 0.79, 1e-9);
+	json_decref(all);
+	jm_answers_close(&a);
+}
+
+/* 100 arrive within a second; what came before them, 50 at once, is answered meanwhile. */
+static void goodput_is_not_above_the_rate_of_arrivals(void **state)
+{
+	struct jm_answers a = bounded(10, NAN);
+	json_t *all = NULL;
+
+	(void)state;
+	a.timed = true;
+	for (int i = 0; i < 150; i++) {
+		add(&a, 2, i < 50 ? 500 : 100, JM_ANSWER_DONE);
+		a.answer[i].arrived += i < 50 ? 0 : (i - 49) * 10 * MS;
+		a.answer[i].end = i < 50 ? a.answer[i].end : a.answer[i].arrived + 100 * MS;
+	}
+	jm_answers_find_window(&a, JM_SECOND + 100 * MS);
+	assert_near(json_real_value(figure(&a, "goodput", &all)), 100, 1.5);
+	/* one of them is still open, and keeps its bound so far: those before it count */
+	a.answer[100].state = JM_ANSWER_OPEN;
+	assert_near(json_real_value(figure(&a, "goodput", &all)), 100, 3);
+	/* its first token came too late: it is judged, and the whole window counts without it */
+	a.answer[100].first = a.answer[100].arrived + 11 * JM_SECOND;
+	assert_near(json_real_value(figure(&a, "goodput", &all)), 98, 1.5);
 	json_decref(all);
 	jm_answers_close(&a);
 }
@@ -161,6 +186,7 @@ int main(void)
 		cmocka_unit_test(what_is_unknown_is_null_and_what_is_none_is_0),
 		cmocka_unit_test(a_window_without_a_request_has_no_percentiles),
 		cmocka_unit_test(tokens_in_one_piece_keep_no_bound_of_tpot),
+		cmocka_unit_test(goodput_is_not_above_the_rate_of_arrivals),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
