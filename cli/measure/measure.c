@@ -71,6 +71,21 @@ static int take_options(struct measurement *m)
 
 /* ---- the text ---- */
 
+/* Of a search that has not ended: the values that it has seen. */
+static void print_seen(FILE *out, int width, const json_t *record)
+{
+	const json_t *tune = json_object_get(record, "tune");
+	struct jm_err none = JM_ERR_INIT;
+	struct jm_grid grid;
+
+	if (strcmp(jm_json_text(tune, "choice"), "open") != 0 ||
+		jm_tuning_curve(tune, &grid, &none))
+		return;
+	fputc('\n', out);
+	jm_grid_print(&grid, 2, width, out);
+	jm_grid_done(&grid);
+}
+
 static void print_text_to(FILE *out, const struct measurement *m, const json_t *record)
 {
 	const struct jm_cli *cli = m->cli;
@@ -82,6 +97,7 @@ static void print_text_to(FILE *out, const struct measurement *m, const json_t *
 	t.marked = m->outcome.marked != m->outcome.phase;
 	jm_measure_print(&t, record);
 	jm_tuning_print(record, out, t.width);
+	print_seen(out, t.width, record);
 }
 
 /* Standard error, in one piece, so that the command's own output is left as it is; or the file of
@@ -145,6 +161,8 @@ static int start_command(void *arg, const struct jm_repeat_once *what, struct jm
 	};
 	int rc;
 
+	if (what->counted)
+		jm_own_share_begin(&m->own, m->session, &cli->ctx);
 	jm_live_line_open(&line, cli, m->session, m->items.unit);
 	line.store = m->store_path;
 	/* where the command prints to the terminal, the line would stand in the middle of its
@@ -156,6 +174,8 @@ static int start_command(void *arg, const struct jm_repeat_once *what, struct jm
 	if (!m->tune && !m->settings.guard)
 		jm_note_first_interrupt();
 	rc = jm_launch(&cli->ctx, m->session, &o, outcome, &cli->err);
+	if (what->counted)
+		jm_own_share_end(&m->own, &cli->ctx);
 	jm_live_line_close(&line);
 
 	if (rc == JM_ENOENT || rc == JM_EPERM)
@@ -258,13 +278,11 @@ static int run_command(struct measurement *m)
 	if (!m->repeats) {
 		int rc;
 
-		jm_own_share_begin(&m->own, m->session, &m->cli->ctx);
 		rc = m->tune ? jm_tune_begin(m->tune, m->cli) : 0;
 		if (!rc)
 			rc = launch(m, &what, &m->outcome);
 		if (m->tune)
 			jm_tune_end(m->tune, m->cli);
-		jm_own_share_end(&m->own, &m->cli->ctx);
 		return rc;
 	}
 	return jm_measure_repeat_run(&m->repeat, m->cli, m->session, &calls, &m->outcome);

@@ -78,10 +78,10 @@ static void add_shares(const struct measurement *m, json_t *record, struct jm_er
 	if (m->attach.attach)
 		jm_record_set(
 			record, "attached", jm_attached_json(&m->attach.result, m->session, err));
-	else if (!m->repeats && !m->of_run)
+	else if (!m->of_run)
 		jm_record_set(record, "own_share",
-			jm_own_share_json(
-				&m->own, o->user_s + o->system_s, m->session, o->phase, err));
+			jm_own_share_json(&m->own, o->user_s + o->system_s, m->session,
+				m->repeats ? -1 : o->phase, err));
 }
 
 static void add_items(const struct measurement *m, json_t *record)

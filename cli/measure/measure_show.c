@@ -222,6 +222,14 @@ static void put_own_share(const struct jm_measure_text *t, const json_t *record)
 			quantity, 100 * share);
 		jm_measure_line(t, "Share", text);
 	}
+	if (json_is_object(json_object_get(record, "repeats")) && !isnan(share) &&
+		json_array_size(json_object_get(own, "meters"))) {
+		snprintf(text, sizeof(text),
+			"%.3g %% of all processor time during the runs is theirs; the meters "
+			"include what else ran",
+			100 * share);
+		jm_measure_line(t, "Share", text);
+	}
 	if (isnan(before))
 		return;
 	jm_text_quantity(before, NAN, "W", quantity, sizeof(quantity));
@@ -282,15 +290,22 @@ static const char *best_origin(const json_t *record)
 	return "";
 }
 
+/* Joules of the best origin in the total; NAN = unknown. */
+static double best_joules(const json_t *record)
+{
+	char key[40];
+
+	snprintf(key, sizeof(key), "joules_%s", best_origin(record));
+	return jm_json_real_of(json_object_get(record, "total"), key);
+}
+
 /* ", 0.391 J/token measured": of all items. */
 static void joules_per_item(const json_t *record, double items, char *out, size_t size)
 {
 	const char *origin = best_origin(record);
-	char key[40], number[40];
-	double joules;
+	double joules = best_joules(record);
+	char number[40];
 
-	snprintf(key, sizeof(key), "joules_%s", origin);
-	joules = jm_json_real_of(json_object_get(record, "total"), key);
 	if (isnan(joules) || !(items > 0))
 		return;
 	jm_text_quantity(joules / items, NAN, "J", number, sizeof(number));
@@ -557,7 +572,8 @@ static void put_quality(const struct jm_measure_text *t, const json_t *record)
 	char grade[80], text[140];
 	size_t i;
 
-	jm_text_grade(jm_json_text(quality, "grade"), best_origin(record), grade, sizeof(grade));
+	jm_text_grade(jm_json_text(quality, "grade"),
+		isnan(best_joules(record)) ? "" : best_origin(record), grade, sizeof(grade));
 	snprintf(text, sizeof(text), "%s%s", grade,
 		json_array_size(reasons) && !t->why ? "; --why gives the reasons" : "");
 	fputc('\n', t->out);

@@ -86,8 +86,9 @@ static const struct jm_option options[] = {
 		.min = 1,
 		.max = 86400,
 		.argument = "TIME",
-		.help = "longest time of a search, such as 5min; noisy work needs more; without it "
-			"1min, of two knobs 3min, with --per-phase 5min"},
+		.help = "time of a search, such as 5min; its first visits of all values, and the "
+			"comparison at its end, are made whole and may take longer; noisy work "
+			"needs more; without it 1min, of two knobs 3min, with --per-phase 5min"},
 	{.name = "window",
 		JM_BIND(JM_DURATION, struct tune, run.window_s),
 		JM_GIVEN(struct tune, window_given),

@@ -268,18 +268,18 @@ const struct jm_key jm__attached_keys[] = {
 
 const struct jm_key jm__own_share_keys[] = {
 	{POSITIVE("cpu_s", JM_KEY_NULL), .unit = "s",
-		.meaning = "processor time of the command and its children"},
+		.meaning = "processor time of the command and its children, in all runs"},
 	{POSITIVE("machine_cpu_s", JM_KEY_NULL), .unit = "s",
 		.meaning = "processor time of everything that ran meanwhile"},
 	{NUMBER("share", JM_KEY_NULL), .min = 0, .max = 1,
 		.meaning = "the one by the other; null: less than 0.1 s ran"},
 	{NUMBER("joules_estimated", JM_KEY_NULL), .unit = "J",
 		.meaning = "that share of the energy of the processors: an estimate, whatever the "
-			   "origin of the meters; in no total"},
+			   "origin of the meters; in no total; null of repeated runs"},
 	{TEXTS("meters", 0), .meaning = "ids of the processors' meters that were shared out"},
 	{NUMBER("watts_before", JM_KEY_NULL), .unit = "W",
 		.meaning = "power of the meters of the total when the command began; null: not "
-			   "known by then"},
+			   "known by then, or repeated runs"},
 	{0},
 };
 

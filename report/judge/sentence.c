@@ -26,6 +26,15 @@ void jm_text_origins(const struct jm_grouping *g, char *out, size_t size)
 		jm_text_append(out, size, ", ", jm_origin_name(JM_MEASURED));
 }
 
+const char *jm_text_energy_origin(const struct jm_grouping *g, const struct jm_group_series *s)
+{
+	bool known = false;
+
+	for (int i = s->first_point; i < s->first_point + s->n_points; i++)
+		known = known || g->point[i].stat[JM_M_WATTS].n;
+	return s->has_energy && known ? jm_origin_name(s->origin) : "";
+}
+
 void jm_text_energy(
 	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size)
 {
@@ -34,6 +43,10 @@ void jm_text_energy(
 	if (!s->has_energy) {
 		snprintf(out, size, "energy: unknown, because %s",
 			s->n_ok ? "there was no meter" : "no run succeeded");
+		return;
+	}
+	if (s->n_ok && !*jm_text_energy_origin(g, s)) {
+		snprintf(out, size, "energy: unknown, because no meter has the readings for it");
 		return;
 	}
 	out[0] = '\0';

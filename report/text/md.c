@@ -200,8 +200,7 @@ static void put_quality(const struct jm_grouping *g, const struct jm_group_serie
 	if (!*s->grade)
 		return;
 	jm_text_quality(g, s, text, sizeof(text));
-	jm_text_grade(
-		s->grade, s->has_energy ? jm_origin_name(s->origin) : "", grade, sizeof(grade));
+	jm_text_grade(s->grade, jm_text_energy_origin(g, s), grade, sizeof(grade));
 	fprintf(out, "\nQuality %s%s", grade, *text ? ". " : "");
 	put(out, text);
 	fputc('\n', out);

@@ -198,9 +198,12 @@ static void put_relative(const struct jm_grouping *g, const struct jm_group_seri
 static void put_edp(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
 {
 	const char *list = g->options.columns;
+	bool known = false;
 	char text[160];
 
-	if (list && strcmp(list, "all") != 0 && !strstr(list, "edp"))
+	for (int i = s->first_point; i < s->first_point + s->n_points; i++)
+		known = known || g->point[i].stat[JM_M_EDP].n;
+	if (!known || (list && strcmp(list, "all") != 0 && !strstr(list, "edp")))
 		return;
 	jm_text_meaning(g, s->item, JM_M_EDP, text, sizeof(text));
 	jm_text_wrap(out, text, 2, 4, g->options.width);
@@ -235,8 +238,7 @@ static void put_lines(const struct jm_grouping *g, const struct jm_group_series 
 	if (*s->grade) {
 		jm_text_quality(
 			g, &g->series[g->point[s->first_point].series], reasons, sizeof(reasons));
-		jm_text_grade(s->grade, s->has_energy ? jm_origin_name(s->origin) : "", grade,
-			sizeof(grade));
+		jm_text_grade(s->grade, jm_text_energy_origin(g, s), grade, sizeof(grade));
 		snprintf(line, sizeof(line), "quality %s%s%s", grade,
 			!*reasons	 ? ""
 			: g->options.why ? ". "

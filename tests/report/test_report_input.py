@@ -93,6 +93,9 @@ def test_a_store_is_never_replaced_by_a_report(tmp_path):
     """`report --html a.db b.db` is easily typed."""
     store = tmp_path / "a.db"
     assert jm("run", "null", "--source", "null", "--steps", 1, "--warmup", 0, "--store", store).returncode == 0
+    text = " ".join(jm("report", store).stdout.split())
+    assert "energy: unknown, because no meter has the readings" in text and "quality none: no energy is known" in text
+    assert "simulated" not in text and "EDP" not in text
     before = store.read_bytes()
     for words in (("--html", store), ("--output", store), ("--format", "csv", "--output", store)):
         assert "is a store" in sentence(jm("report", *words, store), USAGE)

@@ -50,7 +50,8 @@ int jm_processor_joules(
 
 		if (!jm_is_processor(set, i))
 			continue;
-		rc = jm_session_energy(s, i, phase, &e, err);
+		if (phase >= 0)
+			rc = jm_session_energy(s, i, phase, &e, err);
 		sum += e.joules;
 		json_array_append_new(ids, json_string(set->meter[i].id));
 	}
@@ -97,7 +98,7 @@ void jm_own_share_begin(struct jm_own_share *o, struct jm_session *s, const stru
 
 void jm_own_share_end(struct jm_own_share *o, const struct jm_ctx *ctx)
 {
-	o->machine_s = jm_machine_cpu_s(ctx) - o->machine_begin_s;
+	o->machine_s += jm_machine_cpu_s(ctx) - o->machine_begin_s;
 }
 
 json_t *jm_own_share_json(const struct jm_own_share *o, double cpu_s, struct jm_session *s,
@@ -118,6 +119,6 @@ json_t *jm_own_share_json(const struct jm_own_share *o, double cpu_s, struct jm_
 	jm_json_set_number(&json, "share", share);
 	jm_json_set_number(&json, "joules_estimated", share * joules);
 	jm_json_set(&json, "meters", ids);
-	jm_json_set_number(&json, "watts_before", o->watts_before);
+	jm_json_set_number(&json, "watts_before", phase < 0 ? NAN : o->watts_before);
 	return json;
 }

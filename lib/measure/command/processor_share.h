@@ -18,14 +18,16 @@ int jm_processor_joules(
 
 struct jm_own_share {
 	double machine_begin_s,
-		machine_s;   /* jm_machine_cpu_s before, and its growth during the command */
+		machine_s;   /* jm_machine_cpu_s before, and its growth during all runs */
 	double watts_before; /* that its meters measured when it began; NAN = not known then */
 };
-/* Right before the command, without waiting for anything; and right after it. */
+/* Right before a run of the command, without waiting for anything; and right after it. From 0. */
 void jm_own_share_begin(struct jm_own_share *o, struct jm_session *s, const struct jm_ctx *ctx);
 void jm_own_share_end(struct jm_own_share *o, const struct jm_ctx *ctx);
 /* {"cpu_s", "machine_cpu_s", "share", "joules_estimated", "meters", "watts_before"}; unknown is
- * null. After the session's stop. cpu_s: of the command and its children. NULL without memory. */
+ * null. After the session's stop. cpu_s: of all runs of the command and their children. phase: of a
+ * single run; -1 = there were several, whose joules and watts_before are null. NULL without
+ * memory. */
 json_t *jm_own_share_json(const struct jm_own_share *o, double cpu_s, struct jm_session *s,
 	int phase, struct jm_err *err);
 

@@ -52,4 +52,13 @@ def test_what_is_not_known_then_is_unknown():
 def test_it_does_not_delay_the_command():
     """The start is as long as without a share: nothing is waited for."""
     assert any(measured("--source", "estimate", "true")[0]["wall_s"] < 0.5 for _ in range(8))  # a busy machine is late now and then
-    assert "own_share" not in measured("--device", "sim:h100x1", "--repeat", "2", "true")[0]
+
+
+def test_share_of_repeated_runs():
+    """Of the counted runs alone: neither the warm-up nor the pauses between them."""
+    record, text = measured("--source", "estimate:1,20", "--repeat", "2", "--warmup", "1", "--", sys.executable, "-c", BURN)
+    own = record["own_share"]
+    assert 1.15 < own["cpu_s"] < 1.7 and own["cpu_s"] == pytest.approx(record["user_s"] + record["system_s"])
+    assert own["share"] == pytest.approx(min(own["cpu_s"] / own["machine_cpu_s"], 1))
+    assert own["joules_estimated"] is None and own["watts_before"] is None
+    assert f"{100 * own['share']:.3g} % of all processor time during the runs is theirs; the meters include what else ran" in " ".join(text.split())

@@ -2,6 +2,7 @@
 """joulemark tune: what it chooses, that nothing stays set after any kill, and what it says of work that it cannot tune."""
 import json
 import os
+import re
 import signal
 import subprocess
 
@@ -164,6 +165,7 @@ def test_progress_that_jumps_and_stops_is_no_better_setting(gpus, tmp_path, kind
     assert done.returncode == 0, done.stderr
     tune = tuned(record)
     assert all(v["items"] > 0 and v["seconds"] > 0 and v["joules"] > 0 for v in tune["visits"]) and tune["visits"]
+    assert (tune["choice"] == "open") == bool(re.search(r"^ +value +visits +s +W ", done.stderr, re.M))  # what was seen so far
     if tune["choice"] != "open":
         assert (tune["choice"] == "better") == (not tune["chosen_found"]) and (tune["chosen_found"] or tune["objective_percent"] < 0)
     assert gpus.limits() == FOUND and not gpus.journals()
