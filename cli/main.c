@@ -80,7 +80,7 @@ static int unknown_option(struct jm_cli *cli, const char *name)
 
 	for (const struct jm_former *f = cli->cmd->former; f && f->name; f++)
 		if (!strcmp(f->name, name))
-			return jm_err_set(&cli->err, JM_EUSAGE, "--%s has another name now: %s.",
+			return jm_err_set(&cli->err, JM_EUSAGE, "--%s has another name here: %s.",
 				name, f->instead);
 	if (is_format(cli, name))
 		return jm_err_set(&cli->err, JM_EUSAGE,

@@ -131,7 +131,7 @@ static bool any_usual(const struct jm_option *rows)
 /* The options that the short help does not describe: a line of names for each heading. */
 static void print_others(const struct jm_command *cmd, FILE *out, int width)
 {
-	char line[512] = "";
+	char line[512] = "This command:";
 
 	fprintf(out, "\nOther options, which 'joulemark help %s --all' describes\n", cmd->name);
 	for (const struct jm_option *o = cmd->options; o->name; o++) {
@@ -212,14 +212,16 @@ bool jm_help_model(const struct jm_cli *cli)
 	return print_model_options(cli->args[0], cli->out, cli->width);
 }
 
-/* Work whose unit depends on its options calls it an item. */
-static void print_summary(const struct jm_workload *w, FILE *out, int width)
+/* Work whose unit depends on its options calls it an item; that of a model is known. */
+static void print_summary(
+	const struct jm_workload *w, const struct jm_model *model, FILE *out, int width)
 {
+	const char *item = model && !strcmp(w->unit, "item") ? model->item : w->unit;
 	char text[512], unit[80] = "";
 
-	if (strcmp(w->unit, "item") != 0)
+	if (strcmp(item, "item") != 0)
 		snprintf(unit, sizeof(unit), "; an item is %s %s",
-			strchr("aeiou", w->unit[0]) ? "an" : "a", w->unit);
+			strchr("aeiou", item[0]) ? "an" : "a", item);
 	snprintf(text, sizeof(text), "%s%s.", w->summary, unit);
 	print_wrapped(out, text, 0, width);
 }
@@ -230,11 +232,15 @@ bool jm_help_workload(const struct jm_cli *cli)
 	FILE *out = cli->out;
 	int width = cli->width;
 	const struct jm_workload *w = jm_work_find(name, NULL);
+	const struct jm_model *model = NULL;
+	const struct jm_preset *preset;
 
 	if (!w)
 		return false;
 	fprintf(out, "joulemark run [options] %s [workload's options]\n\n", name);
-	print_summary(w, out, width);
+	if (jm_model_find(name, &model, &preset, NULL))
+		model = NULL;
+	print_summary(w, model, out, width);
 	if (!w->options || !w->options->name)
 		return true;
 	fprintf(out,
@@ -387,7 +393,7 @@ static int print_man(const struct jm_command *const *commands, FILE *out)
 		     "to its own. An option that is given as a list is swept.\n");
 	for (int i = 0; jm_workloads[i]; i++) {
 		fprintf(out, ".SS %s\n", jm_workloads[i]->name);
-		print_summary(jm_workloads[i], out, WIDTH_MOST);
+		print_summary(jm_workloads[i], NULL, out, WIDTH_MOST);
 		man_options(jm_workloads[i]->options, out);
 	}
 	fprintf(out, ".SH MODELS\nModels that workloads run and 'joulemark describe' plans, with "

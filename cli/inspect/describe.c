@@ -172,8 +172,9 @@ static const char *choose_device(const struct describe_plan *plan)
 {
 	if (plan->device_name)
 		return plan->device_name;
-	/* cpu serves in f32 only */
-	if (plan->serve.on && strcmp(plan->precision, "f32") != 0)
+	/* cpu serves in f32 and bf16 only */
+	if (plan->serve.on && strcmp(plan->precision, "f32") != 0 &&
+		strcmp(plan->precision, "bf16") != 0)
 		return "ref";
 	return jm_backend_check("cpu", NULL) ? "ref" : "cpu";
 }

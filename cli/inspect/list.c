@@ -251,8 +251,10 @@ static int no_such_kind(struct jm_cli *cli, const char *name)
 		jm_text_append(all, sizeof(all), ", ", names[k]);
 	}
 	near = jm_did_you_mean(name, names, KINDS);
-	return jm_err_set(&cli->err, JM_EUSAGE, "'list' does not know '%s'; %s%s%s %s.", name,
-		near ? "did you mean '" : "", near ? near : "",
+	return jm_err_set(&cli->err, JM_EUSAGE,
+		"'list' does not know '%s'; %s%s%s %s. The devices of this machine are shown by "
+		"'joulemark top', 'joulemark watch' and 'joulemark get'.",
+		name, near ? "did you mean '" : "", near ? near : "",
 		near ? "'? The kinds are" : "the kinds are", all);
 }
 
@@ -289,7 +291,8 @@ static int list_kinds(struct jm_cli *cli, struct list *l)
 	if (!l->describes && !cli->quiet)
 		jm_text_wrap(cli->out,
 			"'joulemark list models' describes one kind, 'joulemark list --all' "
-			"everything.",
+			"everything. The devices of this machine, with their power and settings, "
+			"are shown by 'joulemark top', 'joulemark watch' and 'joulemark get'.",
 			0, 0, cli->width);
 	return 0;
 }

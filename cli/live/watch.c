@@ -220,6 +220,7 @@ static void set_show(struct watch *w)
 	show->set = jm_session_meters(w->session);
 	show->live = w->live;
 	show->session = w->session;
+	show->interval_ns = w->interval_ns;
 	w->end_ns = w->for_ns ? show->start_ns + w->for_ns : JM_FOREVER - w->interval_ns;
 }
 

@@ -6,7 +6,7 @@
 
 static const struct jm_watch_extra watch_extras[JM_WATCH_EXTRAS] = {
 	{"memory", "memory_used_B", "GB", JM_Q_MEMORY_USED, 1e-9, 2},
-	{"temperature", "temperature_C", "C", JM_Q_TEMPERATURE, 1, 0},
+	{"temperature", "temperature_C", "°C", JM_Q_TEMPERATURE, 1, 0},
 	{"clock", "clock_Hz", "MHz", JM_Q_CLOCK, 1e-6, 0},
 	{"memory-clock", "memory_clock_Hz", "mem MHz", JM_Q_MEMORY_CLOCK, 1e-6, 0},
 	{"utilisation", "utilisation", "%", JM_Q_UTILISATION, 100, 0},

@@ -6,12 +6,15 @@
 #include "base/clock.h"
 #include "base/text/csv_fields.h"
 #include "base/text/json.h"
+#include "report/format/text.h"
 #include "result/record.h"
 
 #include <math.h>
 #include <string.h>
 #include <time.h>
 
+#define CLOCK	   8 /* 12:34:56 */
+#define TENTHS	   2 /* .7 */
 #define COLUMN	   10
 #define LABEL	   7
 #define HEAD_EVERY 20 /* lines */
@@ -104,7 +107,9 @@ static void make_columns(const struct jm_watch_show *show, struct columns *c)
 {
 	char label[LABEL + 1];
 
-	*c = (struct columns){.room = (show->width - 8) / COLUMN};
+	*c = (struct columns){
+		.room = (show->width - CLOCK - (show->interval_ns < JM_SECOND ? TENTHS : 0)) /
+			COLUMN};
 	if (c->room > MOST)
 		c->room = MOST;
 	add_totals(show, c);
@@ -119,12 +124,14 @@ static void make_columns(const struct jm_watch_show *show, struct columns *c)
 	}
 }
 
-static void put_head(const struct columns *c, FILE *out)
+/* tenths: columns of the time's fraction */
+static void put_head(const struct columns *c, int tenths, FILE *out)
 {
-	fprintf(out, "%-8s", "time");
+	fprintf(out, "%-*s", CLOCK + tenths, "time");
 	for (int i = 0; i < c->n; i++)
-		fprintf(out, "%*s", COLUMN, c->column[i].label);
-	fprintf(out, "\n%-8s", "");
+		fprintf(out, "%*s%s", COLUMN - jm_text_width(c->column[i].label), "",
+			c->column[i].label);
+	fprintf(out, "\n%-*s", CLOCK + tenths, "");
 	for (int i = 0; i < c->n; i++)
 		fprintf(out, "%*s", COLUMN, jm_origin_name(c->column[i].origin));
 	fputc('\n', out);
@@ -135,16 +142,19 @@ static void put_head(const struct columns *c, FILE *out)
 static void put_text(struct jm_watch_show *show, FILE *out, int64_t wall_ns)
 {
 	time_t wall = (time_t)(wall_ns / JM_SECOND);
+	int tenths = show->interval_ns < JM_SECOND ? TENTHS : 0;
 	struct columns c;
 	char clock[16];
 	struct tm tm;
 
 	make_columns(show, &c);
 	if (!show->lines || (show->repeat_head && show->lines % HEAD_EVERY == 0))
-		put_head(&c, out);
+		put_head(&c, tenths, out);
 	localtime_r(&wall, &tm);
 	strftime(clock, sizeof(clock), "%H:%M:%S", &tm);
 	fputs(clock, out);
+	if (tenths)
+		fprintf(out, ".%d", (int)(wall_ns % JM_SECOND / (JM_SECOND / 10)));
 	for (int i = 0; i < c.n; i++) {
 		double value = c.column[i].value;
 

@@ -20,8 +20,9 @@ struct jm_watch_show {
 	struct jm_session *session;
 	const struct jm_watch_extra *extra[JM_WATCH_EXTRAS];
 	int n_extra;
-	int64_t start_ns; /* the clock when it began */
-	long lines;	  /* written so far */
+	int64_t start_ns;    /* the clock when it began */
+	int64_t interval_ns; /* below 1 s: text has tenths of a second */
+	long lines;	     /* written so far */
 };
 
 /* The values of the view at this wall-clock time; with a head line where one is due. */

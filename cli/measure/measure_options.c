@@ -226,5 +226,8 @@ const struct jm_option jm_measure_options[] = {
 const struct jm_former jm_measure_former[] = {
 	{"devices", "write --meters for the phases of each meter, or --device DEVICE for what is "
 		    "measured"},
+	{"runs", "write --repeat"},
+	{"min-runs", "write --repeat, which with --until-interval is the least number of runs"},
+	{"max-runs", "write --max-repeat, with --until-interval"},
 	{0},
 };

@@ -134,18 +134,21 @@ static void what_to_type(const struct jm_run_call *r, char *out, size_t size)
 static void print_next(const struct jm_run_call *r, int failed, bool whole)
 {
 	char store[PATH_MAX], kept[PATH_MAX], what[PATH_MAX + 1];
+	/* the report ends in an empty line */
+	const char *apart = json_array_size(r->records) ? "" : "\n";
 
 	if (r->cli->quiet || r->given.job || (r->store_is_lost && !*r->kept))
 		return;
 	if (!r->given.store) {
 		if (jm_planned_cases(r) > 1)
 			fprintf(stderr,
-				"\nThe records were not stored; --store FILE stores them.\n");
+				"%sThe records were not stored; --store FILE stores them.\n",
+				apart);
 		return;
 	}
 	jm_run_quote(r->store_is_lost ? r->kept : r->given.store, store, sizeof(store));
 	jm_run_quote(r->kept, kept, sizeof(kept));
-	fprintf(stderr, "\nNext:\n");
+	fprintf(stderr, "%sNext:\n", apart);
 	what_to_type(r, what, sizeof(what));
 	if (!whole && !r->store_is_lost)
 		fprintf(stderr, "  joulemark run%s --store %s%s          # the rest\n", what, store,

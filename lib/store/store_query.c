@@ -112,8 +112,11 @@ static int prepare(struct jm_store *s, const char *sql, sqlite3_stmt **ret, cons
 			"uses %s.",
 			w.refused);
 	else if (rc)
-		rc = jm_err_set(err, JM_EUSAGE, "SQLite does not accept the query: %s.",
-			sqlite3_errmsg(s->db));
+		rc = jm_err_set(err, JM_EUSAGE, "SQLite does not accept the query: %s%s.",
+			sqlite3_errmsg(s->db),
+			strstr(sqlite3_errmsg(s->db), "no such table")
+				? "; the views are 'results', 'records' and 'cases'"
+				: "");
 	else if (!*ret || !sqlite3_stmt_readonly(*ret))
 		rc = jm_err_set(err, JM_EUSAGE,
 			"The query is not a SELECT; write it as 'SELECT ... FROM results'.");

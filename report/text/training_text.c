@@ -57,8 +57,8 @@ static void add_loading(const json_t *record, char *out, size_t size)
 		jm_text_format(rate, sizeof(rate), " (%s/s by all of them)", number);
 	}
 	jm_text_format(text, sizeof(text),
-		"%.0f pictures were read in %.3g s of %.0f thread(s)%s, %.0f files could not be "
-		"read; steps waited %.3g s for pictures.",
+		"%.0f pictures, those read ahead too, were read in %.3g s of %.0f thread(s)%s, "
+		"%.0f files could not be read; steps waited %.3g s for pictures.",
 		jm_json_real_of(data, "decoded"), jm_json_real_of(data, "decode_s"),
 		jm_json_real_of(data, "threads"), rate, jm_json_real_of(data, "corrupt"),
 		jm_json_real_of(data, "wait_s"));

@@ -9,7 +9,7 @@ import re
 import numpy
 import pytest
 
-from jm import jm, sentence
+from jm import USAGE, jm, sentence
 from reports import report
 from runs import one
 from serving import SERVE
@@ -159,4 +159,9 @@ def test_what_cannot_be_served_is_said(options, word):
 def test_a_model_without_a_step_is_refused():
     r = jm("run", "serve", "--source", "null", "--steps", "2", "--device", "ref", "--precision", "f32", "--model",
            "gpt-117m")
-    assert r.returncode != 0 and "cannot be served" in r.stdout + r.stderr
+    assert "cannot be served" in sentence(r, USAGE)
+
+
+@pytest.mark.parametrize("words, said", [(("--rate", "5"), "--arrival"), (("--listen", "8000"), "127.0.0.1:8000")])
+def test_wrong_use_is_found_before_the_first_case(words, said):
+    assert said in sentence(jm("run", "serve", "--source", "null", "--device", "ref", "--model", "llama3-8b", *words), USAGE)

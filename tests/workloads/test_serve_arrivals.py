@@ -164,7 +164,7 @@ def test_a_bad_table_is_said(tmp_path, table, word):
 
 
 @pytest.mark.parametrize("options, word", [
-    (["--arrival", "poisson"], "--rate"), (["--rate", "3"], "poisson"), (["--arrival", "file"], "--lengths"),
+    (["--arrival", "poisson"], "--rate"), (["--rate", "3"], "--arrival"), (["--arrival", "file"], "--lengths"),
     (["--lengths", "absent.csv"], "absent.csv"), (["--input-tokens", "4294967297"], "--input-tokens"),
     (["--output-tokens", "1:4294967298"], "--output-tokens")])
 def test_arrivals_that_lack_something_are_said(options, word):

@@ -295,6 +295,15 @@ def test_without_slurm_the_missing_command_is_named(tmp_path):
     assert done.returncode == FAILURE and "There is no command 'sbatch' here" in done.stderr
 
 
+def test_the_lines_of_sbatch_are_kept_apart(tmp_path):
+    (tmp_path / "plan.yaml").write_text('command: ["true"]\n')
+    for name, body in (("squeue", "exit 0"), ("sbatch", "printf 'first line\\nsecond line\\n' >&2; exit 1")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    done = jm("submit", "plan.yaml", "--store", "all.db", cwd=tmp_path, env={"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    assert done.returncode == FAILURE and "first line; second line" in " ".join(done.stderr.split()), done.stderr
+
+
 def test_a_job_by_hand(tmp_path):
     """What the script of a job calls can be called without Slurm."""
     (tmp_path / "plan.yaml").write_text('command: ["true", "{a}"]\nvariables: {a: 1:5+1}\nrepeat: 2\nsource: "null"\n')

@@ -312,6 +312,14 @@ static int split(const char *text, char *address, size_t size, int *ret_port, st
 	return 0;
 }
 
+int jm_listen_check(const char *text, struct jm_err *err)
+{
+	char address[64];
+	int port;
+
+	return split(text, address, sizeof(address), &port, err);
+}
+
 /* Clients say what they ask for, and ask when they like. */
 static int refuse_own_requests(const struct jm_values *options, struct jm_err *err)
 {

@@ -5,6 +5,8 @@
 
 #include "serve_state.h"
 
+/* Is the text of --listen an address and a port? JM_EUSAGE. */
+int jm_listen_check(const char *text, struct jm_err *err);
 /* Listens at --listen, "ADDRESS:PORT"; prints the address by the log. JM_EUSAGE, or as
  * jm_answer_server_start. */
 int jm_listen_open(struct serve *s, struct jm_err *err);

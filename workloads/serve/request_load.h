@@ -55,6 +55,7 @@ struct jm_load {
 			.min = 1e-3,                                                               \
 			.max = 1e6,                                                                \
 			.choices = jm_rate_words,                                                  \
+			.needs = "arrival",                                                        \
 			.help = "requests per second, on average, with --arrival poisson; max: "   \
 				"the highest rate at which the 99th percentiles keep --ttft and "  \
 				"--tpot, looked for before the run"},                              \

@@ -102,6 +102,7 @@ static const struct jm_option options[] = {
 			"another with the same prompt; needs --arrival closed), or both"},
 	{.name = "listen",
 		JM_BIND(JM_TEXT, struct serve, listen),
+		.check = jm_listen_check,
 		.argument = "ADDRESS:PORT",
 		.help = "take the requests from clients over HTTP (/v1/completions) in place of "
 			"those of --arrival; 127.0.0.1:8000 is for clients on this machine"},
@@ -290,9 +291,6 @@ static int prepare(struct serve *s, struct jm_err *err)
 		code = jm_serve_phase_check(s, err);
 	if (!code)
 		code = choose_model(s, err);
-	if (!code && !s->training.model->step)
-		code = jm_err_set(err, JM_EUSAGE, "Model %s cannot be served; use --model llama.",
-			s->training.model->name);
 	if (!code)
 		code = open_files(s, err);
 	if (!code)
@@ -522,13 +520,26 @@ static void serve_teardown(void *state)
 	free(s);
 }
 
+/* Those of a model that can be served. */
+static int served_options(const char *name, const struct jm_option **ret, struct jm_err *err)
+{
+	const struct jm_preset *preset;
+	const struct jm_model *model = NULL;
+	int code = jm_model_find(name, &model, &preset, err);
+
+	if (model && !model->step)
+		return jm_err_set(err, JM_EUSAGE, "Model %s cannot be served; use --model llama.",
+			model->name);
+	return code ? code : jm_model_options(name, ret, err);
+}
+
 const struct jm_workload jm_workload_serve = {
 	.name = "serve",
 	.summary = "a language model answers requests: prefill, decode, cache in pages",
 	.unit = "token",
 	.options = options,
 	.chooser = "model",
-	.chosen_options = jm_model_options,
+	.chosen_options = served_options,
 	.setup = serve_setup,
 	.step = jm_serve_step,
 	.verify = serve_verify,

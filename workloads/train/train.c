@@ -555,7 +555,7 @@ static int train_agree(void *state, void *value, size_t bytes, struct jm_err *er
 const struct jm_workload jm_workload_train = {
 	.name = "train",
 	.summary = "trains a language model on a text, another on pictures or random samples",
-	.unit = "token",
+	.unit = "item",
 	.options = jm_train_options,
 	.chooser = "model",
 	.chosen_options = jm_model_options,

@@ -197,7 +197,7 @@ const struct jm_option jm_train_options[] = {
 		JM_BIND(JM_TEXT, struct train, weights.go_on),
 		.argument = "FILE",
 		.help = "go on behind the last step of a checkpoint, with the losses of a run that "
-			"was not interrupted; --steps counts the steps of this run"},
+			"was not interrupted; --steps and --epochs count those of this run alone"},
 	{.name = "zero-gamma",
 		JM_BIND(JM_FLAG, struct train, training.zero_gamma),
 		.help = "the last batch norm of each residual block starts at zero (arXiv "

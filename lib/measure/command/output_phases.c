@@ -49,6 +49,8 @@ static void on_line(void *arg, const struct jm_mark *line)
 	bool again = !strcmp(line->name, p->name);
 	char name[sizeof(line->name) + 8];
 
+	p->again += again;
+	p->other = p->other || (p->n && !again);
 	if ((again && !p->at_end) || p->n > MOST)
 		return;
 	p->burst = p->burst || (p->n && !again && line->t_ns == p->read_ns);
@@ -96,6 +98,11 @@ void jm_output_phases_end(struct jm_output_phases *p, int64_t t_ns, const char *
 			"so there "
 			"are no phases.",
 			p->regex, command);
+	else if (p->again && !p->other && !strchr(p->regex, '('))
+		jm_log(p->ctx, JM_INFO,
+			"--phase-regex '%s' found one name, '%s', in %ld lines, which are one "
+			"phase; a group tells them apart, such as 'Epoch (\\d+)'.",
+			p->regex, p->name, p->again + 1);
 	else if (p->burst)
 		jm_log(p->ctx, JM_WARNING,
 			"Lines of several phases came at once, so that their times are not known: "

@@ -18,7 +18,8 @@ struct jm_output_phases {
 	char name[64];
 	int64_t t_ns, read_ns; /* of the newest line: its time, and when it was read */
 	long n;		       /* phases so far */
-	bool burst;	       /* lines of several phases came at once */
+	long again;	       /* lines that named the phase before once more */
+	bool other, burst;     /* there was another name; lines of several phases came at once */
 };
 
 /* The first five fields are set. */

@@ -109,13 +109,17 @@ void jm_slurm_queue_done(struct jm_slurm_queue *q)
 
 static int fail(const char *command, int status, char *text, struct jm_err *err)
 {
-	size_t n = strlen(text);
+	char *rest = text, lines[601] = "";
+	size_t n = 0;
 
-	while (n && text[n - 1] == '\n')
-		text[--n] = '\0';
-	jm_text_tame(text);
-	return jm_err_set(err, JM_EIO, "'%s' of Slurm ended with status %d: %.600s", command,
-		status, n ? text : "it printed nothing.");
+	/* the message of an error is one line */
+	for (char *line = strsep(&rest, "\n"); line; line = strsep(&rest, "\n"))
+		if (*line && n < sizeof(lines))
+			n += (size_t)snprintf(
+				lines + n, sizeof(lines) - n, "%s%s", n ? "; " : "", line);
+	jm_text_tame(lines);
+	return jm_err_set(err, JM_EIO, "'%s' of Slurm ended with status %d: %s", command, status,
+		n ? lines : "it printed nothing.");
 }
 
 static int call(const struct jm_ctx *ctx, char *const *argv, char **ret_text, struct jm_err *err)

@@ -97,6 +97,16 @@ def test_units_of_bare_numbers():
     assert re.search(r"--seconds TIME((?!--).)*a\s+number\s+alone\s+is\s+in\s+s\.", jm("help", "run").stdout, re.S)
 
 
+def test_short_help_without_headings_names_options_with_their_dashes():
+    others = jm("help", "submit").stdout.split("describes\n")[1].split("\nExample")[0]
+    assert re.findall(r"^  (\S.*?): (--[a-z-]+)", others, re.M) == [("This command", "--time-limit"), ("Every command", "--output")]
+
+
+@pytest.mark.parametrize("name, item", [("resnet18", "an image"), ("gpt-117m", "a token"), ("serve", "a token")])
+def test_help_names_the_item(name, item):
+    assert f"; an item is {item}." in " ".join(jm("help", name).stdout.split())
+
+
 @pytest.mark.parametrize("name, option", [("train", "batch"), ("gpt-117m", "batch"), ("gpt-117m", "positions"),
                                           ("resnet", "classes"), ("sim", "response")])
 def test_help_of_workload(name, option):

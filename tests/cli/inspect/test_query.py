@@ -56,7 +56,7 @@ def test_rows_are_those_of_sqlite(store, sql):
     ("SELECT * FROM record_t", "table record_t"), ("SELECT load_extension('x')", "load_extension"),
     ("SELECT 1; DELETE FROM record_t", "more than one"), ("SELECT 1; SELECT 2", "more than one"),
     ("SELECT nothing FROM results", "nothing"), ("SELEC 1", "SELEC"), ("", "not a SELECT"), ("VACUUM", ""),
-    ("SELECT json_extract('{', '$.a')", "failed"),
+    ("SELECT json_extract('{', '$.a')", "failed"), ("SELECT * FROM runs", "the views are 'results', 'records' and 'cases'"),
 ])
 def test_all_else_is_refused_and_changes_nothing(store, tmp_path, sql, said):
     before = hashlib.sha256(store.read_bytes()).hexdigest()

@@ -85,7 +85,7 @@ def test_fits_the_terminal(gpus, columns):
     assert "sum W" in lines[0] and "measured" in lines[1]
     if columns == 80:
         assert "GPU 0 W" in lines[0] and "CPU 0 W" in lines[0] and "estimated" in lines[1]
-        assert re.fullmatch(r"\d\d:\d\d:\d\d( +[\d.]+| +-)+", lines[-1])
+        assert re.fullmatch(r"\d\d:\d\d:\d\d\.\d( +[\d.]+| +-)+", lines[-1])
     else:
         assert "not shown" in lines[2]
 
@@ -181,7 +181,7 @@ def test_shows_other_signals_on_demand(gpus):
     more = ["watch", "--source", "nvml", "--interval", "200ms", "--for", "600ms", "--with", "temperature,memory,clock"]
     done = jm(*more, "--width", "200", env=gpus.env)
     titles, row = done.stdout.splitlines()[0], done.stdout.splitlines()[-1].split()
-    assert titles.split("GPU 0 W")[1].split()[:9] == "GPU 0 C GPU 0 GB GPU 0 MHz".split()
+    assert titles.split("GPU 0 W")[1].split()[:9] == "GPU 0 °C GPU 0 GB GPU 0 MHz".split()
     assert row[4:7] == ["40", "8.00", "1980"] and row[8:11] == ["41", "8.00", "1980"]
     last = list(csv.DictReader(jm(*more, "--format", "csv", env=gpus.env).stdout.splitlines()))[-1]
     assert (last["temperature_C"], last["memory_used_B"], last["clock_Hz"]) == ("41", "8e+09", "1.98e+09")
@@ -190,6 +190,14 @@ def test_shows_other_signals_on_demand(gpus):
     assert wide[-1].endswith(",41,8e+09,1.98e+09")
     meter = json.loads(jm(*more, "--format", "json", env=gpus.env).stdout.splitlines()[-1])["meters"][0]
     assert (meter["temperature_C"], meter["memory_used_B"], meter["clock_Hz"]) == (40, 8e9, 1.98e9)
+
+
+def test_text_shows_degrees_and_below_a_second_tenths(gpus):
+    head, _, *rows = jm(*SIM, "--for", "600ms", "--with", "temperature").stdout.splitlines()
+    assert "GPU 0 °C" in head and rows and all(re.match(r"\d\d:\d\d:\d\d\.\d ", row) for row in rows)
+    assert {len(row) for row in rows} == {len(head)}
+    whole = jm("watch", "--source", "nvml", "--interval", "1s", "--for", "1s", env=gpus.env).stdout.splitlines()
+    assert re.match(r"\d\d:\d\d:\d\d ", whole[2])
 
 
 def test_a_meter_without_the_signal_has_none():
