@@ -211,23 +211,16 @@ static void put_own_share(const struct jm_measure_text *t, const json_t *record)
 {
 	const json_t *own = json_object_get(record, "own_share");
 	double share = jm_json_real_of(own, "share"), before = jm_json_real_of(own, "watts_before");
+	double joules = jm_json_real_of(own, "joules_estimated"); /* unknown of repeated runs */
 	char text[300], quantity[80];
 
-	if (!isnan(jm_json_real_of(own, "joules_estimated"))) {
-		jm_text_quantity(jm_json_real_of(own, "joules_estimated"), NAN, "J", quantity,
-			sizeof(quantity));
+	if (!isnan(share) && json_array_size(json_object_get(own, "meters"))) {
+		jm_text_quantity(joules, NAN, "J", quantity, sizeof(quantity));
 		snprintf(text, sizeof(text),
-			"%s of the processors, estimated: %.3g %% of all processor time is the "
-			"command's; the meters include what else ran",
-			quantity, 100 * share);
-		jm_measure_line(t, "Share", text);
-	}
-	if (json_is_object(json_object_get(record, "repeats")) && !isnan(share) &&
-		json_array_size(json_object_get(own, "meters"))) {
-		snprintf(text, sizeof(text),
-			"%.3g %% of all processor time during the runs is theirs; the meters "
-			"include what else ran",
-			100 * share);
+			"%s%s%.3g %% of all processor time is the command's; the meters include "
+			"what else ran",
+			isnan(joules) ? "" : quantity,
+			isnan(joules) ? "" : " of the processors, estimated: ", 100 * share);
 		jm_measure_line(t, "Share", text);
 	}
 	if (isnan(before))
@@ -279,34 +272,30 @@ static void put_device_shares(const struct jm_measure_text *t, const json_t *rec
 	}
 }
 
-/* The best origin that a meter has. */
-static const char *best_origin(const json_t *record)
+/* The best origin that a meter has, and its joules in the total; "" = they are unknown. */
+static const char *best_origin(const json_t *record, double *ret_joules)
 {
 	const json_t *meters = json_object_get(record, "meters");
-
-	for (int i = 0; i < JM_ORIGIN_COUNT; i++)
-		if (any_of_origin(meters, jm_origin_name(jm_origin_order[i])))
-			return jm_origin_name(jm_origin_order[i]);
-	return "";
-}
-
-/* Joules of the best origin in the total; NAN = unknown. */
-static double best_joules(const json_t *record)
-{
 	char key[40];
+	int i = 0;
 
-	snprintf(key, sizeof(key), "joules_%s", best_origin(record));
-	return jm_json_real_of(json_object_get(record, "total"), key);
+	while (i < JM_ORIGIN_COUNT && !any_of_origin(meters, jm_origin_name(jm_origin_order[i])))
+		i++;
+	if (i == JM_ORIGIN_COUNT)
+		return "";
+	snprintf(key, sizeof(key), "joules_%s", jm_origin_name(jm_origin_order[i]));
+	*ret_joules = jm_json_real_of(json_object_get(record, "total"), key);
+	return isnan(*ret_joules) ? "" : jm_origin_name(jm_origin_order[i]);
 }
 
 /* ", 0.391 J/token measured": of all items. */
 static void joules_per_item(const json_t *record, double items, char *out, size_t size)
 {
-	const char *origin = best_origin(record);
-	double joules = best_joules(record);
+	double joules;
+	const char *origin = best_origin(record, &joules);
 	char number[40];
 
-	if (isnan(joules) || !(items > 0))
+	if (!*origin || !(items > 0))
 		return;
 	jm_text_quantity(joules / items, NAN, "J", number, sizeof(number));
 	snprintf(out, size, ", %s/%.32s %s", number, item_of(record), origin);
@@ -570,10 +559,11 @@ static void put_quality(const struct jm_measure_text *t, const json_t *record)
 	const json_t *quality = json_object_get(record, "quality"), *reason;
 	const json_t *reasons = json_object_get(quality, "reasons");
 	char grade[80], text[140];
+	double joules;
 	size_t i;
 
-	jm_text_grade(jm_json_text(quality, "grade"),
-		isnan(best_joules(record)) ? "" : best_origin(record), grade, sizeof(grade));
+	jm_text_grade(
+		jm_json_text(quality, "grade"), best_origin(record, &joules), grade, sizeof(grade));
 	snprintf(text, sizeof(text), "%s%s", grade,
 		json_array_size(reasons) && !t->why ? "; --why gives the reasons" : "");
 	fputc('\n', t->out);

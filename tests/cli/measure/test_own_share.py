@@ -61,4 +61,4 @@ def test_share_of_repeated_runs():
     assert 1.15 < own["cpu_s"] < 1.7 and own["cpu_s"] == pytest.approx(record["user_s"] + record["system_s"])
     assert own["share"] == pytest.approx(min(own["cpu_s"] / own["machine_cpu_s"], 1))
     assert own["joules_estimated"] is None and own["watts_before"] is None
-    assert f"{100 * own['share']:.3g} % of all processor time during the runs is theirs; the meters include what else ran" in " ".join(text.split())
+    assert f"{100 * own['share']:.3g} % of all processor time is the command's; the meters include what else ran" in " ".join(text.split())
