@@ -149,7 +149,8 @@ def test_closed_keeps_as_many_under_way_as_are_asked_for():
     (["--input-tokens", "9:3"], "--input-tokens"), (["--output-tokens", "x"], "--output-tokens"),
     (["--input-tokens", "60", "--output-tokens", "9"], "context"),
     (["--step-tokens", "3", "--running", "4"], "--step-tokens"),
-    (["--cache-pages", "1", "--input-tokens", "20"], "pages")])
+    (["--cache-pages", "1", "--input-tokens", "20"], "pages"),
+    (["--cache-pages", "2", "--input-tokens", "1:32"], "need 4 pages")])
 def test_what_cannot_be_served_is_said(options, word):
     r = jm(*SERVE, "--device", "ref", "--steps", "2", "--output-tokens", "4", "--input-tokens", "4", *options) \
         if "--input-tokens" not in options else jm(*SERVE, "--device", "ref", "--steps", "2", *options)

@@ -6,7 +6,9 @@ import csv
 import json
 import pathlib
 import re
+import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -14,7 +16,8 @@ import time
 import pytest
 
 from completion_server import Server
-from jm import jm
+from fake_gpus import wait_for
+from jm import BIN, jm
 from runs import one
 from serving import SERVE
 
@@ -187,3 +190,17 @@ def test_a_server_that_answers_before_start_is_another_one(tmp_path):
     with server(tmp_path) as (url, _):
         r = jm(*CLIENT, "--url", url, "--start", "exec sleep 60", "--seconds", "1")
     assert r.returncode != 0 and "already" in r.stdout + r.stderr
+
+
+def test_ctrl_c_keeps_the_record_of_a_run_that_failed(tmp_path):
+    path = tmp_path / "failed.json"
+    with server(tmp_path, *["500"] * 100000) as (url, log):
+        client = subprocess.Popen([BIN, *CLIENT, "--url", url, "--seconds", "3600", "--arrival", "closed", "--json", path],
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        assert wait_for(lambda: log.exists() and len(log.read_text().splitlines()) > 20, 120)
+        client.send_signal(signal.SIGINT)
+        words = client.communicate(timeout=240)[1]
+    record = json.loads(path.read_text())
+    assert client.returncode == 130 and "FAILED: All" in words, words
+    assert record["status"] == "failed" and "requests failed" in record["reason"] and record["steps"] > 0
+    assert record["serving"]["requests_failed"] > 0 and record["serving"]["requests_done"] == 0

@@ -171,6 +171,13 @@ static int choose_shape(struct serve *s, struct jm_step_shape *ret, struct jm_er
 	code = jm_served_shape(s->step_tokens, s->running, most, ret, err);
 	if (code)
 		return code;
+	/* a client of --listen is refused when it asks for so much */
+	if (s->pages && s->pages < ret->pages_each && !s->listen)
+		return jm_err_set(err, JM_EUSAGE,
+			"Requests of up to %lld tokens need %lld pages of the cache; --cache-pages "
+			"is "
+			"%d.",
+			(long long)most, (long long)ret->pages_each, s->pages);
 	ret->narrow_cache = s->kv == JM_CACHE_F8E4M3;
 	ret->pages = s->pages ? s->pages : ret->pages_each * s->running;
 	ret->samples = s->rule.temperature > 0 || s->listen; /* a client may ask for draws */
@@ -343,6 +350,7 @@ static int restart(void *state, struct jm_err *err)
 
 	jm_scheduler_free(s->scheduler);
 	s->scheduler = NULL;
+	s->awaited_more = false; /* the next step follows none of the requests before */
 	return code ? code : jm_scheduler_new(&s->limits, &s->scheduler, err);
 }
 
@@ -441,11 +449,11 @@ static int repeat(struct serve *s, int number, int *ret_differ, struct jm_err *e
  * In 16 bits the order of sums, which differs with the rows of a step, decides between logits that
  * are nearly equal, and moves the bounds between drawn tokens; in 8 bits it moves the rounding of
  * whole rows (63 of 100 tokens differed for llama3-8b with random weights on an H200). 1: this
- * cannot be judged.
+ * cannot be judged. drawn: some of them were, not all the likeliest ones.
  */
-static int judge(const struct serve *s, int differing, int tokens, struct jm_err *err)
+static int judge(const struct serve *s, int differing, int tokens, bool drawn, struct jm_err *err)
 {
-	bool narrow = s->kv == JM_CACHE_F8E4M3, drawn = s->rule.temperature > 0;
+	bool narrow = s->kv == JM_CACHE_F8E4M3;
 	double most = s->training.precision == JM_F32 && !narrow ? 0 : MAY_DIFFER;
 
 	if (differing <= most * tokens)
@@ -467,6 +475,7 @@ static int judge(const struct serve *s, int differing, int tokens, struct jm_err
 static int repeat_some(struct serve *s, struct jm_err *err)
 {
 	int code = 0, tested = 0, differing = 0, tokens = 0, differ;
+	bool drawn = false;
 
 	for (int i = 0; i < jm_scheduler_requests(s->scheduler) && tested < VERIFIED && !code;
 		i++) {
@@ -475,13 +484,14 @@ static int repeat_some(struct serve *s, struct jm_err *err)
 		code = repeat(s, i, &differ, err);
 		differing += differ;
 		tokens += jm_scheduler_request(s->scheduler, i)->output;
+		drawn = drawn || jm_serve_rule_of(s, i).temperature > 0;
 		tested++;
 	}
 	if (!code && !tested) {
 		jm_err_set(err, JM_EUSAGE, "No request was done; measure longer.");
 		return 1;
 	}
-	return code ? code : judge(s, differing, tokens, err);
+	return code ? code : judge(s, differing, tokens, drawn, err);
 }
 
 /* Unfinished requests lose what the cache has of them: nothing runs after this. */

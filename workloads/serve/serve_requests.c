@@ -66,11 +66,16 @@ int jm_serve_arrivals(struct serve *s, struct jm_err *err)
 	return code;
 }
 
+struct jm_rule jm_serve_rule_of(const struct serve *s, int number)
+{
+	return s->listener ? jm_listen_ask(s, number)->rule : s->rule;
+}
+
 void jm_serve_rule(struct serve *s, int number, int position, int slot)
 {
 	struct jm_served_model *c = &s->served;
 	const struct jm_ask *ask = s->listener ? jm_listen_ask(s, number) : NULL;
-	struct jm_rule rule = ask ? ask->rule : s->rule;
+	struct jm_rule rule = jm_serve_rule_of(s, number);
 	uint64_t seed = jm_rng(s->work->seed, (uint64_t)number), bits;
 
 	if (ask && ask->has_seed)
@@ -85,5 +90,5 @@ void jm_serve_rule(struct serve *s, int number, int position, int slot)
 
 bool jm_serve_is_done(const struct serve *s, int number)
 {
-	return jm_scheduler_request(s->scheduler, number)->state == JM_REQUEST_DONE;
+	return s->load.answers.answer[number].state == JM_ANSWER_DONE;
 }

@@ -15,9 +15,12 @@ const int32_t *jm_serve_prompt(const struct serve *s, int number, int *ret_n);
 /* A token of a request by its position, which is known; those of prompts without --text are random
  * numbers of the request. */
 int32_t jm_serve_token(const struct serve *s, int number, int position);
+/* How the tokens of its answer are chosen: as its client asks, or the run. */
+struct jm_rule jm_serve_rule_of(const struct serve *s, int number);
 /* Writes the rule and the draw of the token at that position into the step, for that slot. The draw
  * depends on the seed, the number of the request and the position alone. */
 void jm_serve_rule(struct serve *s, int number, int position, int slot);
+/* Are all tokens of its answer known? */
 bool jm_serve_is_done(const struct serve *s, int number);
 
 #endif

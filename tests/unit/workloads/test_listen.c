@@ -3,6 +3,7 @@
 #include "kit/test.h"
 #include "vendor/answer_server.h"
 #include "workloads/serve/listen.h"
+#include "workloads/serve/serve_requests.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -117,10 +118,46 @@ static void a_step_waits_for_few_questions(void **state)
 		close(fd[i]);
 }
 
+/* The steps that the scheduler has are launched, and their tokens not taken: --steps-ahead. */
+static int launch_all(struct serve *s)
+{
+	const struct jm_piece *piece;
+	int n = 0;
+
+	while (jm_scheduler_step(s->scheduler, &piece) > 0) {
+		jm_scheduler_complete(s->scheduler);
+		n++;
+	}
+	return n;
+}
+
+static void a_request_whose_client_left_before_its_last_token_is_not_done(void **state)
+{
+	struct world *w = *state;
+	struct jm_err err = JM_ERR_INIT;
+	int fd = ask(w, "{\"prompt\": [1, 2], \"max_tokens\": 3, \"stream\": true}");
+	const struct jm_answer *a;
+
+	for (int i = 0; i < 100 && !w->s.load.answers.n; i++)
+		assert_ok(jm_listen_arrivals(&w->s, &err), err);
+	assert_int_equal(w->s.load.answers.n, 1);
+	assert_int_equal(launch_all(&w->s), 3);
+	assert_int_equal(jm_scheduler_unfinished(w->s.scheduler), 0);
+	assert_false(jm_serve_is_done(&w->s, 0));
+	close(fd);
+	a = w->s.load.answers.answer;
+	for (int i = 0; i < 100 && a->state == JM_ANSWER_OPEN; i++)
+		assert_ok(jm_listen_arrivals(&w->s, &err), err);
+	assert_int_equal(a->state, JM_ANSWER_FAILED);
+	assert_false(jm_serve_is_done(&w->s, 0));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_step_waits_for_few_questions, begin, end),
+		cmocka_unit_test_setup_teardown(
+			a_request_whose_client_left_before_its_last_token_is_not_done, begin, end),
 	};
 	struct jm_answer_server *s;
 	struct jm_err err = JM_ERR_INIT;
