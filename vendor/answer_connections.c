@@ -15,12 +15,14 @@
 bool jm__answer_hold(
 	struct jm_answer_server *s, char **at, size_t *room, size_t wanted, size_t most)
 {
-	size_t size = 2 * wanted < most ? 2 * wanted : most;
+	size_t size = 2 * wanted < most ? 2 * wanted : most, others = s->held - *room;
 	char *more;
 
 	if (wanted <= *room)
 		return true;
-	if (wanted > most || s->held - *room + size > JM_ANSWER_HELD)
+	if (others + size > JM_ANSWER_HELD)
+		size = wanted;
+	if (wanted > most || others + size > JM_ANSWER_HELD)
 		return false;
 	more = realloc(*at, size);
 	if (!more)
@@ -168,7 +170,23 @@ static bool has_room_for(struct jm_answer_server *s, unsigned long long bytes)
 	return has;
 }
 
-/* Takes bytes of the body; false: too many, or memory ran out. */
+static enum MHD_Result refuse_for_memory(struct jm_answer_server *s, struct MHD_Connection *client)
+{
+	return refuse(s, client, MHD_HTTP_SERVICE_UNAVAILABLE,
+		"{\"error\":{\"message\":\"Other questions fill the server's memory; ask again "
+		"later.\"}}\n");
+}
+
+/* The rest of the body is read and forgotten; libmicrohttpd takes an answer only after it. */
+static void forget_body(struct jm__exchange *e)
+{
+	pthread_mutex_lock(&e->server->lock);
+	e->is_cut = true;
+	jm__answer_let_go(e->server, &e->body, &e->room);
+	pthread_mutex_unlock(&e->server->lock);
+}
+
+/* Takes bytes of the body; false: there is no memory. */
 static bool take_body(struct jm__exchange *e, const char *bytes, size_t n)
 {
 	bool has;
@@ -199,7 +217,8 @@ static ssize_t read_answer(void *arg, uint64_t at, char *to, size_t most)
 		e->n_out -= (size_t)n;
 		memmove(e->out, e->out + n, e->n_out);
 	} else if (e->is_ended) {
-		n = MHD_CONTENT_READER_END_OF_STREAM;
+		n = e->is_cut ? MHD_CONTENT_READER_END_WITH_ERROR
+			      : MHD_CONTENT_READER_END_OF_STREAM;
 	} else {
 		e->is_suspended = true;
 		s->call.MHD_suspend_connection(e->client);
@@ -262,6 +281,8 @@ static enum MHD_Result body_is_complete(struct jm_answer_server *s, struct jm__e
 {
 	bool begins, is_over;
 
+	if (!e->is_queued && e->is_cut)
+		return refuse_for_memory(s, e->client);
 	pthread_mutex_lock(&s->lock);
 	begins = e->status != 0;
 	is_over = s->is_ending || (e->is_ended && !begins);
@@ -287,9 +308,7 @@ static enum MHD_Result begin_question(struct jm_answer_server *s, struct MHD_Con
 		return refuse(s, client, 421,
 			"{\"error\":{\"message\":\"Use the address of this server.\"}}\n");
 	if (!has_room_for(s, bytes))
-		return refuse(s, client, MHD_HTTP_SERVICE_UNAVAILABLE,
-			"{\"error\":{\"message\":\"Other questions fill the server's memory; ask "
-			"again later.\"}}\n");
+		return refuse_for_memory(s, client);
 	*state = e = new_exchange(s, client, method, url);
 	pthread_mutex_lock(&s->lock);
 	if (e)
@@ -308,8 +327,10 @@ enum MHD_Result jm__answer_on_request(void *arg, struct MHD_Connection *client, 
 	if (!e)
 		return begin_question(s, client, method, url, state);
 	if (*n_upload) {
-		if (!take_body(e, upload, *n_upload))
+		if (e->asked.n + *n_upload >= JM_ANSWER_BODY)
 			return MHD_NO; /* the connection is closed */
+		if (e->is_cut || !take_body(e, upload, *n_upload))
+			forget_body(e);
 		*n_upload = 0;
 		return MHD_YES;
 	}

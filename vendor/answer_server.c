@@ -111,13 +111,14 @@ bool jm_asked_write(struct jm_asked *asked, const char *text, size_t n)
 	bool good;
 
 	pthread_mutex_lock(&e->server->lock);
-	good = !e->is_gone &&
+	good = !e->is_gone && !e->is_cut &&
 	       jm__answer_hold(e->server, &e->out, &e->room_out, e->n_out + n, MOST_UNSENT);
 	if (good) {
 		memcpy(e->out + e->n_out, text, n);
 		e->n_out += n;
 		jm__exchange_resume(e);
 	}
+	e->is_cut = !good;
 	pthread_mutex_unlock(&e->server->lock);
 	return good;
 }

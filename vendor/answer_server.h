@@ -26,7 +26,9 @@ struct jm_asked *jm_answer_server_next(struct jm_answer_server *s, int64_t t_ns)
 void jm_asked_begin(struct jm_asked *asked, int status, const char *type);
 /* Frees the body, which becomes "". */
 void jm_asked_drop_body(struct jm_asked *asked);
-/* Adds to the answer. False: the client is gone, or memory ran out. */
+/* Adds to the answer. False: the client is gone, or there is no room; then nothing more is added,
+ * and at jm_asked_end the connection breaks, so that the client knows that the answer is not
+ * whole. */
 bool jm_asked_write(struct jm_asked *asked, const char *text, size_t n);
 /* Has the client closed its connection, or its side of it? jm_answer_server_next looks for that ten
  * times a second. */

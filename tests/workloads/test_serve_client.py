@@ -195,11 +195,15 @@ def test_a_server_that_answers_before_start_is_another_one(tmp_path):
 def test_ctrl_c_keeps_the_record_of_a_run_that_failed(tmp_path):
     path = tmp_path / "failed.json"
     with server(tmp_path, *["500"] * 100000) as (url, log):
-        client = subprocess.Popen([BIN, *CLIENT, "--url", url, "--seconds", "3600", "--arrival", "closed", "--json", path],
-                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        assert wait_for(lambda: log.exists() and len(log.read_text().splitlines()) > 20, 120)
-        client.send_signal(signal.SIGINT)
-        words = client.communicate(timeout=240)[1]
+        client = subprocess.Popen([BIN, *CLIENT, "--url", url, "--seconds", "3600", "--arrival", "poisson", "--rate", "50",
+                                   "--json", path], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        try:
+            assert wait_for(lambda: len(log.read_text().splitlines()) > 20, 120)
+            client.send_signal(signal.SIGINT)
+            words = client.communicate(timeout=60)[1]
+        finally:
+            client.kill()
+            client.wait()
     record = json.loads(path.read_text())
     assert client.returncode == 130 and "FAILED: All" in words, words
     assert record["status"] == "failed" and "requests failed" in record["reason"] and record["steps"] > 0

@@ -37,16 +37,17 @@ struct jm_listener {
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-static void reply(struct jm_asked *asked, int status, json_t *value)
+/* False: the client does not get it. */
+static bool reply(struct jm_asked *asked, int status, json_t *value)
 {
 	char *text = json_dumps(value, JSON_COMPACT);
+	bool good;
 
 	json_decref(value);
 	jm_asked_begin(asked, status, JSON);
-	if (text)
-		jm_asked_write(asked, text, strlen(text));
-	jm_asked_end(asked);
+	good = text && jm_asked_write(asked, text, strlen(text));
 	free(text);
+	return good;
 }
 
 static void refuse(struct jm_asked *asked, int status, const char *why)
@@ -54,18 +55,18 @@ static void refuse(struct jm_asked *asked, int status, const char *why)
 	reply(asked, status,
 		json_pack("{s:{s:s, s:s}}", "error", "message", why, "type",
 			"invalid_request_error"));
+	jm_asked_end(asked);
 }
 
-static void send_event(struct jm_asked *asked, json_t *value)
+static bool send_event(struct jm_asked *asked, json_t *value)
 {
 	char *text = json_dumps(value, JSON_COMPACT);
+	bool good = text && jm_asked_write(asked, "data: ", 6) &&
+		    jm_asked_write(asked, text, strlen(text)) && jm_asked_write(asked, "\n\n", 2);
 
 	json_decref(value);
-	jm_asked_write(asked, "data: ", 6);
-	if (text)
-		jm_asked_write(asked, text, strlen(text));
-	jm_asked_write(asked, "\n\n", 2);
 	free(text);
+	return good;
 }
 
 static json_t *answer_json(const struct serve *s, int number, json_t *choices)
@@ -97,47 +98,61 @@ static json_t *usage(const struct jm_answer *a)
 		a->output, "total_tokens", a->input + a->output);
 }
 
-static void tell_streamed(struct serve *s, int number, struct heard *h)
+static bool tell_streamed(struct serve *s, int number, struct heard *h)
 {
 	const struct jm_answer *a = &s->load.answers.answer[number];
+	bool good =
+		send_event(h->asked, answer_json(s, number, choice(s, a, &h->text, a->n_when - 1)));
 
-	send_event(h->asked, answer_json(s, number, choice(s, a, &h->text, a->n_when - 1)));
 	if (a->n_when < a->output)
-		return;
+		return good;
 	if (h->ask.usage) {
 		json_t *last = answer_json(s, number, json_array());
 
 		json_object_set_new(last, "usage", usage(a));
-		send_event(h->asked, last);
+		good = send_event(h->asked, last) && good;
 	}
-	jm_asked_write(h->asked, "data: [DONE]\n\n", 14);
-	jm_asked_end(h->asked);
-	h->asked = NULL;
+	return jm_asked_write(h->asked, "data: [DONE]\n\n", 14) && good;
 }
 
-static void tell_whole(struct serve *s, int number, struct heard *h)
+static bool tell_whole(struct serve *s, int number, struct heard *h)
 {
 	const struct jm_answer *a = &s->load.answers.answer[number];
 	json_t *whole;
 
 	if (a->n_when < a->output)
-		return;
+		return true;
 	whole = answer_json(s, number, choice(s, a, &h->text, 0));
 	json_object_set_new(whole, "usage", usage(a));
-	reply(h->asked, 200, whole);
+	return reply(h->asked, 200, whole);
+}
+
+/* Its client does not get the answer, or not all of it. */
+static void cancel(struct serve *s, int number)
+{
+	struct heard *h = &s->listener->heard[number];
+	struct jm_answer *a = &s->load.answers.answer[number];
+
+	jm_asked_end(h->asked);
 	h->asked = NULL;
+	jm_scheduler_cancel(s->scheduler, number);
+	a->state = JM_ANSWER_FAILED;
+	a->end = jm_clock_now(s->work->sleeper->clock);
 }
 
 void jm_listen_tell(struct serve *s, int number)
 {
 	struct heard *h = &s->listener->heard[number];
+	const struct jm_answer *a = &s->load.answers.answer[number];
 
 	if (!h->asked)
 		return;
-	if (h->ask.stream)
-		tell_streamed(s, number, h);
-	else
-		tell_whole(s, number, h);
+	if (!(h->ask.stream ? tell_streamed : tell_whole)(s, number, h)) {
+		cancel(s, number);
+	} else if (a->n_when == a->output) {
+		jm_asked_end(h->asked);
+		h->asked = NULL;
+	}
 }
 
 /* ---- questions ------------------------------------------------------------------------------- */
@@ -166,6 +181,8 @@ static int encode(struct serve *s, struct jm_ask *ask, struct jm_err *err)
 		free(ids.at);
 		return code;
 	}
+	free(ask->text);
+	ask->text = NULL;
 	ask->token = ids.at;
 	ask->n = (int)ids.n;
 	return 0;
@@ -230,25 +247,14 @@ static int take(struct serve *s, struct jm_asked *asked, struct jm_err *err)
 
 	if (post && !strcmp(asked->path, "/v1/completions"))
 		return take_completion(s, asked, err);
-	if (get && !strcmp(asked->path, "/v1/models"))
+	if (get && !strcmp(asked->path, "/v1/models")) {
 		reply(asked, 200,
 			json_pack("{s:s, s:[{s:s, s:s, s:s}]}", "object", "list", "data", "id",
 				s->model_name, "object", "model", "owned_by", "joulemark"));
-	else
+		jm_asked_end(asked);
+	} else
 		refuse(asked, NOT_FOUND, "There are POST /v1/completions and GET /v1/models.");
 	return 0;
-}
-
-static void cancel(struct serve *s, int number)
-{
-	struct heard *h = &s->listener->heard[number];
-	struct jm_answer *a = &s->load.answers.answer[number];
-
-	jm_asked_end(h->asked);
-	h->asked = NULL;
-	jm_scheduler_cancel(s->scheduler, number);
-	a->state = JM_ANSWER_FAILED;
-	a->end = jm_clock_now(s->work->sleeper->clock);
 }
 
 /* Requests whose client is gone end. */

@@ -127,7 +127,7 @@ static int give_tokens(struct serve *s, const struct jm_serve_flight *f, int64_t
 		if (s->listener)
 			jm_listen_tell(s, number);
 		n++;
-		if (f->made[i].token + 1 == a->output)
+		if (f->made[i].token + 1 == a->output && a->state == JM_ANSWER_OPEN)
 			a->state = JM_ANSWER_DONE;
 	}
 	return n;

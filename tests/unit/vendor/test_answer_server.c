@@ -215,11 +215,55 @@ static void says_when_a_question_came(void **state)
 	jm_answer_server_stop(s);
 }
 
+static void an_answer_without_room_is_not_ended_as_if_it_were_whole(void **state)
+{
+	enum { TOO_MUCH = 17 << 20 };
+	struct jm_answer_server *s = start();
+	char *much = calloc(1, TOO_MUCH), answer[2000] = "";
+	struct jm_asked *asked;
+	int fd = dial();
+	ssize_t n, used = 0;
+
+	(void)state;
+	ask(fd, "x");
+	asked = next(s);
+	jm_asked_begin(asked, 200, "text/plain");
+	assert_true(jm_asked_write(asked, "begin", 5));
+	assert_false(jm_asked_write(asked, much, TOO_MUCH));
+	assert_false(jm_asked_write(asked, "end", 3));
+	jm_asked_end(asked);
+	while ((n = recv(fd, answer + used, sizeof(answer) - 1 - (size_t)used, 0)) > 0)
+		used += n;
+	assert_non_null(strstr(answer, "begin"));
+	assert_null(strstr(answer, "end\r\n"));
+	assert_null(strstr(answer, "\r\n0\r\n")); /* the last chunk */
+	free(much);
+	close(fd);
+	jm_answer_server_stop(s);
+}
+
 /* Who says nothing for 10 s is dropped, and a busy machine takes that long to read the others. */
 static void say_more(const int *fd, int n)
 {
 	for (int i = 0; i < n; i++)
 		send(fd[i], "x", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/* As large as the one that was refused. */
+static void refuses_a_body_that_was_not_announced(const char *most)
+{
+	char answer[2000] = "";
+	int fd = dial();
+
+	send_text(fd, "POST /x HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n");
+	send_text(fd, "788b5f\r\n"); /* 7,899,999 */
+	send_text(fd, most);
+	send_text(fd, "\r\n186a0\r\n"); /* 100,000 */
+	send_text(fd, most + strlen(most) - 100000);
+	send_text(fd, "\r\n0\r\n\r\n");
+	assert_true(recv(fd, answer, sizeof(answer) - 1, 0) > 0);
+	assert_non_null(strstr(answer, " 503 "));
+	close(fd);
 }
 
 /* As many clients as fill what all may hold, each nearly with the body that it announced (a body
@@ -253,6 +297,7 @@ static void bounds_the_bodies_of_all_clients_together(void **state)
 		close(one);
 	}
 	assert_non_null(strstr(answer, " 503 "));
+	refuses_a_body_that_was_not_announced(most);
 	for (int i = 0; i < MOST; i++)
 		close(fd[i]);
 	jm_answer_server_stop(s);
@@ -329,6 +374,7 @@ int main(void)
 		cmocka_unit_test(bounds_a_body_and_refuses_other_names),
 		cmocka_unit_test(notices_a_client_that_left_before_its_answer),
 		cmocka_unit_test(says_when_a_question_came),
+		cmocka_unit_test(an_answer_without_room_is_not_ended_as_if_it_were_whole),
 		cmocka_unit_test(bounds_the_bodies_of_all_clients_together),
 		cmocka_unit_test(leaves_half_of_the_files_to_this_process),
 		cmocka_unit_test(stops_with_questions_under_way),
