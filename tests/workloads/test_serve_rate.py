@@ -71,7 +71,7 @@ def test_bounds_that_no_rate_keeps_are_said(tmp_path):
 
 
 @pytest.mark.parametrize("options, word", [
-    (["--arrival", "poisson", "--rate", "max"], "--ttft"), (["--rate", "max", "--ttft", "1s"], "poisson"),
+    (["--arrival", "poisson", "--rate", "max"], "--ttft"), (["--rate", "max", "--ttft", "1s"], "--arrival"),
     (["--arrival", "poisson", "--rate", "most", "--ttft", "1s"], "max")])
 def test_what_the_search_needs_is_said(options, word):
     r = jm(*SERVE, "--device", "ref", "--steps", "2", *options)
