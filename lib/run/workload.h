@@ -70,6 +70,10 @@ struct jm_work {
 	int gang_fd;	   /* of the file that its ranks share (comm/comm.h); -1 = none */
 	const struct jm_meet *
 		meet; /* where ranks of several hosts meet instead (base/net/meet.h); NULL = there is none */
+	/* Has the case been asked to end? For loops of setup, which then return JM_EINTR; see
+	 * jm_work_stopped. NULL = it never is. */
+	bool (*stopped)(void *arg);
+	void *stopped_arg;
 	/* filled while it runs: */
 	bool ended; /* no further step is needed; that of rank 0 decides */
 	/* filled by verify or before, after the measured steps: */
@@ -98,6 +102,11 @@ struct jm_work {
 static inline int jm_work_world(const struct jm_work *work)
 {
 	return work->world > 1 ? work->world : 1;
+}
+
+static inline bool jm_work_stopped(const struct jm_work *work)
+{
+	return work->stopped && work->stopped(work->stopped_arg);
 }
 
 struct jm_workload {

@@ -48,3 +48,14 @@ def test_answers_alone_are_the_same(tmp_path):
     now, ahead = served(tmp_path, 0, *words)[1], served(tmp_path, 1, *words)[1]
     both = set(now) & set(ahead)
     assert len(both) > 20 and [now[r] for r in sorted(both)] == [ahead[r] for r in sorted(both)]
+
+
+@pytest.mark.parametrize("ahead", ["0", "1"])
+def test_each_phase_has_the_tokens_of_its_steps(ahead):
+    """Each answer has one token, so that as many tokens as requests are made."""
+    r = one(*SERVE, "--device", "ref", "--steps", "20", "--steps-ahead", ahead, "--phase", "prefill", "--arrival", "all",
+            "--running", "4", "--requests", "12", "--input-tokens", "3")
+    tokens = {phase["name"]: phase["items"] for phase in r["phases"]}
+    assert r["verified"] is True and r["steps"] == 20 and r["warmup_steps"] == 1
+    assert tokens["warmup"] + tokens["steady"] == r["serving"]["tokens_out"] and tokens["steady"] == r["items"]
+    assert 0 < tokens["warmup"] <= 4

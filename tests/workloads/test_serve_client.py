@@ -208,3 +208,16 @@ def test_ctrl_c_keeps_the_record_of_a_run_that_failed(tmp_path):
     assert client.returncode == 130 and "FAILED: All" in words, words
     assert record["status"] == "failed" and "requests failed" in record["reason"] and record["steps"] > 0
     assert record["serving"]["requests_failed"] > 0 and record["serving"]["requests_done"] == 0
+
+
+def test_ctrl_c_ends_the_wait_for_a_server():
+    client = subprocess.Popen([BIN, *CLIENT, "--url", f"http://127.0.0.1:{free_port()}", "--start", "sleep 100"],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        time.sleep(1.5)  # earlier, the program ends at once
+        client.send_signal(signal.SIGINT)
+        words = client.communicate(timeout=60)[1]
+    finally:
+        client.kill()
+        client.wait()
+    assert client.returncode == 130 and "the result is kept" not in words and "as when a device" not in words, words

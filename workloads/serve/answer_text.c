@@ -17,6 +17,21 @@ static bool is_byte(const struct jm_tokenizer *tokenizer, int32_t token)
 	return text && n == 6 && !memcmp(text, "<0x", 3) && text[5] == '>';
 }
 
+/* A model may have more ids than its tokenizer has tokens; these have no text. */
+static void decode(
+	const struct jm_tokenizer *tokenizer, const int32_t *token, int n, struct jm_bytes *ret)
+{
+	int32_t *known = calloc((size_t)n, sizeof(*known));
+	size_t n_known = 0, length;
+
+	for (int i = 0; known && i < n; i++)
+		if (jm_tokenizer_token(tokenizer, token[i], &length))
+			known[n_known++] = token[i];
+	if (n_known)
+		jm_tokenizer_decode(tokenizer, known, n_known, false, ret, NULL);
+	free(known);
+}
+
 /* May more tokens change this text, not only add to it? */
 static bool is_open(const struct jm_bytes *text, const struct jm_tokenizer *tokenizer, int32_t last)
 {
@@ -54,7 +69,7 @@ static void move_on(
 
 	t->from = t->given;
 	t->given = n;
-	jm_tokenizer_decode(tokenizer, token + t->from, (size_t)(n - t->from), false, &text, NULL);
+	decode(tokenizer, token + t->from, n - t->from, &text);
 	t->told = text.n;
 	free(text.at);
 }
@@ -69,7 +84,7 @@ json_t *jm_answer_text_next(struct jm_answer_text *t, const struct jm_tokenizer 
 		return numbers(t, token, n);
 	if (n == t->given || (!is_last && !is_due(n - t->given)))
 		return json_string("");
-	jm_tokenizer_decode(tokenizer, token + t->from, (size_t)(n - t->from), false, &text, NULL);
+	decode(tokenizer, token + t->from, n - t->from, &text);
 	if (text.n > t->told && (is_last || !is_open(&text, tokenizer, token[n - 1]))) {
 		ret = json_stringn(text.at + t->told, text.n - t->told);
 		move_on(t, tokenizer, token, n);

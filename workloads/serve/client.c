@@ -81,6 +81,10 @@ static json_t *wait_ready(struct jm_client *c, struct jm_err *err)
 	int status;
 
 	while (!models && why.code != JM_EPERM && jm_clock_now(clock) < until) {
+		if (jm_work_stopped(c->work)) {
+			jm_err_set(err, JM_EINTR, "Interrupted during the setup.");
+			return NULL;
+		}
 		if (jm_server_has_ended(&c->server, c->work->ctx, &status)) {
 			jm_err_set(err, JM_EIO,
 				"The server of --start ended with status %d before it answered "
@@ -222,8 +226,11 @@ static int restart(void *state, struct jm_err *err)
 
 static int search_step(void *state, struct jm_err *err)
 {
+	const struct jm_client *c = state;
 	struct jm_step step;
 
+	if (jm_work_stopped(c->work))
+		return jm_err_set(err, JM_EINTR, "Interrupted during the setup.");
 	return client_step(state, &step, err);
 }
 

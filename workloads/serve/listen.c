@@ -127,6 +127,22 @@ static bool tell_whole(struct serve *s, int number, struct heard *h)
 	return reply(h->asked, 200, whole);
 }
 
+/* What is needed only to compute an answer, or to repeat it. */
+static void free_arrays(struct jm_ask *ask, struct jm_answer *a)
+{
+	size_t n = a->n_when ? (size_t)a->n_when : 1;
+	int64_t *when = realloc(a->when, n * sizeof(*when));
+
+	if (when) {
+		a->when = when;
+		a->room = (int)n;
+	}
+	free(a->token);
+	a->token = NULL;
+	free(ask->token);
+	ask->token = NULL;
+}
+
 /* Its client does not get the answer, or not all of it. */
 static void cancel(struct serve *s, int number)
 {
@@ -138,6 +154,7 @@ static void cancel(struct serve *s, int number)
 	jm_scheduler_cancel(s->scheduler, number);
 	a->state = JM_ANSWER_FAILED;
 	a->end = jm_clock_now(s->work->sleeper->clock);
+	free_arrays(&h->ask, a);
 }
 
 void jm_listen_tell(struct serve *s, int number)

@@ -331,6 +331,16 @@ static int prepare(struct serve *s, struct jm_err *err)
 
 /* ---- before the steps that count ------------------------------------------------------------- */
 
+static int step_of_setup(void *state, struct jm_err *err)
+{
+	const struct serve *s = state;
+	struct jm_step step;
+
+	if (jm_work_stopped(s->work))
+		return jm_err_set(err, JM_EINTR, "Interrupted during the setup.");
+	return jm_serve_step(state, &step, err);
+}
+
 /* All prompts are computed. */
 static int fill_cache(struct serve *s, struct jm_err *err)
 {
@@ -338,7 +348,9 @@ static int fill_cache(struct serve *s, struct jm_err *err)
 	int code = 0;
 
 	while (!code && !jm_serve_phase_is_filled(s))
-		code = jm_serve_step(s, &step, err);
+		code = step_of_setup(s, err);
+	if (!code)
+		code = jm_serve_finish(s, &step, err);
 	s->usage = (struct jm_serve_usage){0};
 	return code;
 }
@@ -354,13 +366,6 @@ static int restart(void *state, struct jm_err *err)
 	return code ? code : jm_scheduler_new(&s->limits, &s->scheduler, err);
 }
 
-static int search_step(void *state, struct jm_err *err)
-{
-	struct jm_step step;
-
-	return jm_serve_step(state, &step, err);
-}
-
 static int unfinished(const void *state)
 {
 	return jm_serve_under_way(state);
@@ -372,7 +377,7 @@ static int find_rate(struct serve *s, struct jm_err *err)
 		.load = &s->load,
 		.clock = s->work->sleeper->clock,
 		.restart = restart,
-		.step = search_step,
+		.step = step_of_setup,
 		.unfinished = unfinished};
 	int code = jm_rate_search(&server, err);
 
@@ -494,14 +499,36 @@ static int repeat_some(struct serve *s, struct jm_err *err)
 	return code ? code : judge(s, differing, tokens, drawn, err);
 }
 
+/* With a step ahead the first call only launches one. */
+static int serve_step(void *state, struct jm_step *ret, struct jm_err *err)
+{
+	struct serve *s = state;
+	int code = jm_serve_step(s, ret, err);
+
+	if (code || !s->n_flights || s->owes)
+		return code;
+	s->owes = true;
+	return 1;
+}
+
+/* The pause that may follow is none of the requests. */
+static int serve_finish(void *state, struct jm_step *ret, struct jm_err *err)
+{
+	struct serve *s = state;
+	bool owed = s->owes;
+	int code = jm_serve_finish(s, ret, err);
+
+	s->owes = false;
+	s->awaited_more = false;
+	return code ? code : !owed;
+}
+
 /* Unfinished requests lose what the cache has of them: nothing runs after this. */
 static int serve_verify(void *state, struct jm_err *err)
 {
 	struct serve *s = state;
-	int code = jm_serve_finish(s, err);
+	int code = jm_load_finish(&s->load, s->work, err);
 
-	if (!code)
-		code = jm_load_finish(&s->load, s->work, err);
 	if (!code && s->answers_file)
 		code = jm_serve_write_answers(s, err);
 	if (s->work->more)
@@ -551,7 +578,8 @@ const struct jm_workload jm_workload_serve = {
 	.chooser = "model",
 	.chosen_options = served_options,
 	.setup = serve_setup,
-	.step = jm_serve_step,
+	.step = serve_step,
+	.finish = serve_finish,
 	.verify = serve_verify,
 	.teardown = serve_teardown,
 };

@@ -58,6 +58,7 @@ struct serve {
 	int ahead;
 	struct jm_serve_flight flight[JM_SERVE_FLIGHTS]; /* in the order of their launch */
 	int n_flights;
+	bool owes;	   /* a step was begun that has not been returned: jm_workload.step */
 	bool awaited_more; /* the step whose tokens were taken last left requests unfinished */
 	int64_t taken_ns;  /* when that was */
 	struct jm_values dims;

@@ -156,14 +156,19 @@ static int take_tokens(struct serve *s, double *ret_made, struct jm_err *err)
 	return 0;
 }
 
+static struct jm_step empty_step(void)
+{
+	return (struct jm_step){
+		.flops_model = NAN, .flops_executed = NAN, .bytes = NAN, .loss = NAN};
+}
+
 int jm_serve_step(void *state, struct jm_step *ret, struct jm_err *err)
 {
 	struct serve *s = state;
 	const struct jm_piece *piece;
 	int code = jm_serve_arrivals(s, err), n = 0;
 
-	*ret = (struct jm_step){
-		.flops_model = NAN, .flops_executed = NAN, .bytes = NAN, .loss = NAN};
+	*ret = empty_step();
 	if (!code) {
 		n = jm_scheduler_step(s->scheduler, &piece);
 		if (n)
@@ -174,13 +179,16 @@ int jm_serve_step(void *state, struct jm_step *ret, struct jm_err *err)
 	return code;
 }
 
-int jm_serve_finish(struct serve *s, struct jm_err *err)
+int jm_serve_finish(struct serve *s, struct jm_step *ret, struct jm_err *err)
 {
 	double made;
 	int code = 0;
 
-	while (s->n_flights && !code)
+	*ret = empty_step();
+	while (s->n_flights && !code) {
 		code = take_tokens(s, &made, err);
+		ret->items += code ? 0 : made;
+	}
 	return code;
 }
 

@@ -17,8 +17,8 @@ void jm_serve_steps_close(struct serve *s);		      /* also after an error of ope
  * under way or none was launched.
  */
 int jm_serve_step(void *state, struct jm_step *ret, struct jm_err *err);
-/* Takes the tokens of all steps under way. */
-int jm_serve_finish(struct serve *s, struct jm_err *err);
+/* Takes the tokens of all steps under way; *ret: as if they were one. */
+int jm_serve_finish(struct serve *s, struct jm_step *ret, struct jm_err *err);
 /* Waits for all steps under way, whose tokens nobody takes. */
 int jm_serve_give_up(struct serve *s, struct jm_err *err);
 

@@ -109,6 +109,14 @@ static void name_run(const struct jm__worker *w, struct jm_work *work)
 			(int)json_integer_value(json_object_get(c, "repeat")));
 }
 
+static bool was_stopped(void *arg)
+{
+	struct jm__worker *w = arg;
+
+	jm__worker_take_orders(w);
+	return w->stop;
+}
+
 static int setup(struct jm__worker *w, struct native *n, struct jm_err *err)
 {
 	const json_t *p = w->parameters;
@@ -135,6 +143,8 @@ static int setup(struct jm__worker *w, struct native *n, struct jm_err *err)
 				? &n->meet
 				: NULL,
 		.selftest_s = selftest_of(w),
+		.stopped = was_stopped,
+		.stopped_arg = w,
 		.n_devices = 1,
 		.more = json_object(),
 	};

@@ -264,6 +264,8 @@ static int take_frame(
 		return on_agent(m, f, err);
 	if (f->type != JM_FRAME_CHUNK && m == c->member)
 		jm__note_heard(c);
+	if (f->type == JM_FRAME_PROGRESS && m == c->member)
+		c->has_begun = true;
 	if (f->type != JM_FRAME_CHUNK && f->type != JM_FRAME_PROGRESS)
 		return on_json(c, m, f, err);
 	if (f->type == JM_FRAME_CHUNK &&
@@ -327,9 +329,11 @@ static bool ask_to_stop(struct jm__child *c, const char *bytes, ssize_t n)
 		   !jm_order_send(c->member[0].rank.orders_fd, JM_ORDER_STOP, "", NULL);
 	c->asked_ns = real_now();
 	if (c->asked)
-		jm_log(c->ctx, JM_WARNING,
-			"Interrupted: the step that is under way is finished, and the result is "
-			"kept; press Ctrl-C again to stop at once.");
+		jm_log(c->ctx, JM_WARNING, "Interrupted: %s; press Ctrl-C again to stop at once.",
+			c->has_begun ? "the step that is under way is finished, and the result is "
+				       "kept"
+				     : "the case ends as soon as its setup allows it, without a "
+				       "result");
 	return c->asked;
 }
 

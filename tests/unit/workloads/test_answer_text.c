@@ -160,10 +160,33 @@ static void without_a_tokenizer_the_text_is_numbers(void **state)
 	json_decref(rest);
 }
 
+/* A model has more ids than its tokenizer: these change nothing. */
+static void ids_without_a_token_have_no_text(void **state)
+{
+	struct jm_tokenizer *t = open_kind("llama3");
+	int32_t token[TOKENS];
+	struct jm_answer_text with = {0}, without = {0};
+	uint64_t seed = 7;
+	json_t *a, *b;
+	int n = draw_tokens(t, &seed, token);
+
+	(void)state;
+	b = jm_answer_text_next(&without, t, token, n - 1, true);
+	memmove(token + 10, token + 9, (size_t)(n - 10) * sizeof(*token));
+	token[9] = jm_tokenizer_size(t) + 20;
+	a = jm_answer_text_next(&with, t, token, n, true);
+	assert_true(json_string_length(b) > 0);
+	assert_string_equal(json_string_value(a), json_string_value(b));
+	json_decref(a);
+	json_decref(b);
+	jm_tokenizer_close(t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(joined_pieces_of_random_tokens_are_the_text),
+		cmocka_unit_test(ids_without_a_token_have_no_text),
 		cmocka_unit_test(joined_pieces_of_a_text_are_the_text),
 		cmocka_unit_test(whole_characters_are_not_kept_back),
 		cmocka_unit_test(time_grows_with_the_number_of_tokens),
