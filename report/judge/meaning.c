@@ -129,8 +129,13 @@ bool jm_text_sums(
 	jm_text_sum(s, sum, sizeof(sum));
 	if (!*per || !*sum)
 		return false;
-	snprintf(out, size, "%s is set %s; power and energy are sums over %s.", g->dim[0].name, per,
-		sum);
+	if (g->options.add_watts > 0)
+		snprintf(out, size,
+			"%s is set %s; power and energy are sums over %s and the assumed %.6g W.",
+			g->dim[0].name, per, sum, g->options.add_watts);
+	else
+		snprintf(out, size, "%s is set %s; power and energy are sums over %s.",
+			g->dim[0].name, per, sum);
 	return true;
 }
 

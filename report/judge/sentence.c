@@ -193,10 +193,26 @@ static void put_change(const struct jm_grouping *g, const struct jm_group_series
 	}
 }
 
+/* The setting that only its interval excludes. */
+static void put_missed(const struct jm_grouping *g, const struct jm_group_series *s,
+	const struct jm_verdict *v, char *out, size_t size)
+{
+	int missed = jm_verdict_within_missed(g, s, v);
+	char watts[160];
+
+	*out = '\0';
+	if (missed < 0)
+		return;
+	jm_text_metric_value(
+		g, s, JM_M_WATTS, &g->point[missed].stat[JM_M_WATTS], watts, sizeof(watts));
+	jm_text_format(out, size, "; %s is faster, but its %s may be above the budget",
+		g->point[missed].label, watts);
+}
+
 bool jm_text_within(
 	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size)
 {
-	char change[200], others[200] = "", per[32];
+	char change[200], others[200] = "", per[32], missed[240];
 	const char *origin = ""; /* named unless measured */
 	const struct jm_group_point *best;
 	struct jm_verdict v;
@@ -212,9 +228,10 @@ bool jm_text_within(
 	jm_text_per(g, s, per, sizeof(per));
 	if (s->mixed_origin || s->origin != JM_MEASURED)
 		origin = s->mixed_origin ? "of mixed origin" : jm_origin_name(s->origin);
-	jm_text_format(out, size, "%s%s%s%s%s%s (%s%s%s)", *others ? "no clear best: " : "",
+	put_missed(g, s, &v, missed, sizeof(missed));
+	jm_text_format(out, size, "%s%s%s%s%s%s (%s%s%s)%s", *others ? "no clear best: " : "",
 		best->label, *others ? ", " : "", others, *per ? " " : "", per, change,
-		*origin ? "; " : "", origin);
+		*origin ? "; " : "", origin, missed);
 	return true;
 }
 

@@ -161,6 +161,26 @@ static bool fits(const struct jm_grouping *g, int point)
 	       watts->mean + half_width(watts) <= g->options.objective_number;
 }
 
+int jm_verdict_within_missed(
+	const struct jm_grouping *g, const struct jm_group_series *s, const struct jm_verdict *v)
+{
+	int missed = -1;
+
+	for (int i = s->first_point; i < s->first_point + s->n_points; i++) {
+		const struct jm_stat *watts = &g->point[i].stat[JM_M_WATTS];
+
+		if (g->options.objective == JM_OBJECTIVE_POWER && v->leading >= 0 &&
+			takes_part(&g->point[i], JM_M_THROUGHPUT) && watts->n > 0 && !fits(g, i) &&
+			watts->mean - half_width(watts) <= g->options.objective_number &&
+			better(JM_M_THROUGHPUT, g->point[i].stat[JM_M_THROUGHPUT].mean,
+				g->point[missed < 0 ? v->leading : missed]
+					.stat[JM_M_THROUGHPUT]
+					.mean))
+			missed = i;
+	}
+	return missed;
+}
+
 bool jm_verdict_within_tied(const struct jm_grouping *g, const struct jm_verdict *v, int point)
 {
 	if (g->options.objective == JM_OBJECTIVE_SLOWDOWN)
@@ -189,12 +209,13 @@ static void within_slowdown(
 		snprintf(v.why, sizeof(v.why), "%s", why);
 	else if (!n_fast)
 		snprintf(v.why, sizeof(v.why),
-			"each setting that the devices held is, or may be, more than %g %% "
-			"slower than the reference",
+			"the reference stays, because each other setting that the devices held is, "
+			"or may be, more than %g %% slower",
 			jm_report_objective_slowdown(g));
 	else if (v.leading < 0)
 		jm_text_format(v.why, sizeof(v.why),
-			"no setting within the limit uses clearly less energy than the reference");
+			"the reference stays, because no setting within the limit uses clearly "
+			"less energy");
 	else
 		v.kind = n_tied > 1 ? JM_VERDICT_TIE : JM_VERDICT_BEST;
 	if (v.kind == JM_VERDICT_TIE)

@@ -42,6 +42,10 @@ void jm_verdict_within(
 	const struct jm_grouping *g, const struct jm_group_series *s, struct jm_verdict *ret);
 /* Is the point the leading one of that, or among those that cannot be distinguished from it? */
 bool jm_verdict_within_tied(const struct jm_grouping *g, const struct jm_verdict *v, int point);
+/* Of that verdict, with a budget of power: the fastest setting that is faster and would fit but for
+ * the interval of its power; -1 = none. */
+int jm_verdict_within_missed(
+	const struct jm_grouping *g, const struct jm_group_series *s, const struct jm_verdict *v);
 /* Is the point among those that cannot be distinguished from the leading one? */
 bool jm_verdict_tied(const struct jm_grouping *g, const struct jm_verdict *v, int point);
 

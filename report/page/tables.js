@@ -163,7 +163,7 @@
 		title: settingTitle(s),
 		unit: s.per,
 		left: true,
-		of: (p) => (p.state === "violated" ? "(" + p.label + ")" : p.label) + (p.reference ? " (reference)" : ""),
+		of: (p) => (p.state === "violated" ? "(" + p.label + ")" : p.label) + (p.late ? " >" : "") + (p.reference ? " (reference)" : ""),
 	});
 	const first = (s, p) => p.settings[(JM.dims(s)[0] || { index: 0 }).index] || {};
 
@@ -293,8 +293,13 @@
 			s.energy.slice(1) +
 			". Mean \u00b1 half of the 95\u00a0% interval over the repeats" +
 			(s.points.some((p) => p.state === "violated")
-				? "; in parentheses where the device did not hold the setting."
-				: ".") + figures();
+				? "; in parentheses where the device did not hold the setting"
+				: "") +
+			(s.points.some((p) => p.late)
+				? "; > where the 99th percentile of a latency exceeds --ttft or --tpot, so that the setting cannot be the best"
+				: "") +
+			"." +
+			figures();
 		show(0);
 		return el(
 			"section",

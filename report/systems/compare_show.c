@@ -234,7 +234,7 @@ static int print_row(const struct jm_compare *c, const struct jm_compare_names *
 /* What the cost is made of. */
 static void print_costs(const struct jm_compare *c, int width, FILE *f)
 {
-	const char *currency = c->costs.currency ? c->costs.currency : "";
+	const char *currency = c->costs.currency ? c->costs.currency : "units of money";
 	char text[400], price[100] = "";
 
 	if (!(c->costs.purchase[0] > 0))

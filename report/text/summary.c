@@ -88,6 +88,7 @@ static json_t *point_json(const struct jm_grouping *g, const struct jm_group_poi
 	jm_json_set_int(&json, "runs_failed", p->n_failed);
 	jm_json_set_int(&json, "outliers", p->n_outliers);
 	jm_json_set_bool(&json, "eligible", p->eligible);
+	jm_json_set_bool(&json, "late", p->late);
 	jm_json_set_text(&json, "why_not", p->why_not);
 	jm_json_set(&json, "metrics", metrics);
 	return json;

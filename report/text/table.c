@@ -152,7 +152,7 @@ static bool says_sums(const struct jm_grouping *g, const struct jm_group_series 
 	const char *list = g->options.columns;
 
 	return s->has_energy && s->n_meters > 1 && list &&
-	       (!strcmp(list, "all") || strstr(list, "watts_m"));
+	       (!strcmp(list, "all") || strstr(list, "watts_median") || strstr(list, "watts_max"));
 }
 
 /* What to note about the runs, the user's figures, and how many nodes a rack feeds. */

@@ -163,6 +163,20 @@ def test_other_objectives(tmp_path, name, objective):
     assert series["within"]["answer"].startswith(("no clear best: " if series["within"]["kind"] == "tie" else "") + point["label"])
 
 
+def test_a_setting_that_only_its_interval_excludes_is_named(tmp_path):
+    """The budget lies above the mean power of the fastest cap, within half of its interval."""
+    rows = [r for r in records("h100x4") if r["status"] == "ok"]
+    per = {}
+    for r in rows:
+        if not r["case"]["reference"]:
+            per.setdefault(setting(r), []).append(costs(r))
+    fastest = max(per, key=lambda k: mean(1 / d for d, e in per[k]))
+    watts, half = interval([e / d for d, e in per[fastest]])
+    text = " ".join(report("--objective", f"power:{watts + half / 2:.6f}W", write(tmp_path, rows)).split())
+    excluded = text.partition(" is faster, but its ")[0].rpartition("; ")[2]
+    assert half > 0 and len(excluded) < 20 and fastest.replace("W", " W") in excluded
+
+
 def test_an_objective_is_given_once(tmp_path):
     path = write(tmp_path, records("h200x4"))
     assert report("--objective", "slowdown:40%", path) == report("--max-slowdown", "40%", path)
