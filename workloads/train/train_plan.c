@@ -219,10 +219,16 @@ void jm_train_plan_tell(const struct train *s)
 		json_object_set_new(s->work->more, "plan", plan_json(s));
 }
 
+/* What stays in memory for the parameters, whatever the batch. */
+static size_t bytes_of_parameters(const struct train *s)
+{
+	return s->program->persistent_bytes - s->program->class_bytes[JM_CLASS_INPUT];
+}
+
 /* No batch is small enough: what stays in memory for each parameter says how many fit. */
 static int refuse_model(const struct train *s, struct jm_err *err)
 {
-	double stays = (double)s->program->persistent_bytes, memory = (double)s->memory;
+	double stays = (double)bytes_of_parameters(s), memory = (double)s->memory;
 
 	return jm_room_refuse(s->room, (double)peak_with_inputs(s), err,
 		"Out of memory before the first step: batch %lld needs %.2f GB, of which "
@@ -241,7 +247,7 @@ int jm_train_plan_fits(const struct train *s, struct jm_err *err)
 
 	if (!s->memory || peak_with_inputs(s) <= s->memory)
 		return 0;
-	if (p->persistent_bytes > s->memory)
+	if (bytes_of_parameters(s) > s->memory)
 		return refuse_model(s, err);
 	return jm_room_refuse(s->room, (double)peak_with_inputs(s), err,
 		"Out of memory before the first step: batch %lld needs %.2f GB (%.2f GB stay, %.2f "

@@ -135,7 +135,6 @@ static void describe(const struct train *s)
 	else if (work->world > 1)
 		snprintf(ranks, sizeof(ranks), " on each of %d ranks", work->world);
 	work->n_devices = jm_gang_devices(work);
-	work->unit = s->training.model->item;
 	snprintf(work->detail + n, sizeof(work->detail) - n,
 		"; %.2f M parameters, batch %lld%s, peak %.3g GB, on %.70s",
 		(double)jm_graph_parameters(s->graph) / 1e6, (long long)s->training.batch, ranks,
@@ -149,6 +148,7 @@ int jm_train_prepare(struct train *s, struct jm_err *err)
 
 	if (code)
 		return code;
+	s->work->unit = s->training.model->item; /* also of a run that fails from here on */
 	choose_inputs(s);
 	code = jm_train_weights_open(s, err);
 	if (!code)
