@@ -263,10 +263,13 @@ const struct jm_command jm_command_watch = {
 		"95 % uncertainty of its watts, and the time interval that they cover, in seconds "
 		"since the start (JSON: start_ns, of CLOCK_MONOTONIC). csv-wide has the watts "
 		"alone, with a column for each meter. Unknown is '-' in text, empty in CSV and "
-		"null in JSON. The values of a meter are complete up to about one refresh of its "
-		"sensor before the present; a meter whose sensor changes less often than lines are "
-		"printed keeps its last value and its times. --with adds the newest readings of "
-		"other signals of the same meters.",
+		"null in JSON. Where a sensor could not be read, or joulemark itself did not run, "
+		"for more than a second, the watts of that time are unknown, and the joules from "
+		"then on, until the meter's energy counter tells them, if it has one. The values "
+		"of a meter are complete up to about one refresh of its sensor before the present; "
+		"a meter whose sensor changes less often than lines are printed keeps its last "
+		"value and its times. --with adds the newest readings of other signals of the same "
+		"meters.",
 	.example = "joulemark watch\n"
 		   "joulemark watch --with memory,temperature,clock\n"
 		   "joulemark watch --source nvml --format csv --for 10min >watts.csv\n"

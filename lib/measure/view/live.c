@@ -9,11 +9,18 @@
 #define BLIND (100 * JM_MILLISECOND) /* of a sensor whose refresh is unknown */
 #define SLACK 4			     /* a reading may be late by 1/4 of a refresh */
 
+/* Up to a gap, or up to the last step. */
+struct known {
+	double joules; /* NAN = a gap that no counter bridges */
+	int64_t until_ns;
+};
+
 struct jm_live {
 	struct jm_session *session;
 	int n;
 	struct jm_live_meter *meter;
 	int64_t *refresh_ns; /* of each meter, or the time between readings where that is longer */
+	struct known *known;
 };
 
 /* How often something new of this meter can be known. */
@@ -43,13 +50,15 @@ int jm_live_new(struct jm_session *s, int64_t t0_ns, struct jm_live **ret, struc
 		l->n = s->set.n;
 		l->meter = calloc((size_t)l->n + 1, sizeof(*l->meter));
 		l->refresh_ns = calloc((size_t)l->n + 1, sizeof(*l->refresh_ns));
+		l->known = calloc((size_t)l->n + 1, sizeof(*l->known));
 	}
-	if (!l || !l->meter || !l->refresh_ns) {
+	if (!l || !l->meter || !l->refresh_ns || !l->known) {
 		jm_live_free(l);
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a view of a session.");
 	}
 	for (int i = 0; i < l->n; i++) {
 		l->refresh_ns[i] = refresh_of(s, i);
+		l->known[i] = (struct known){0, t0_ns};
 		l->meter[i] = (struct jm_live_meter){.watts = NAN,
 			.error_watts = NAN,
 			.joules = 0,
@@ -58,6 +67,27 @@ int jm_live_new(struct jm_session *s, int64_t t0_ns, struct jm_live **ret, struc
 	}
 	*ret = l;
 	return 0;
+}
+
+/* Adds a step from t0 to t1. One that is unknown is made up for by the first known step after it,
+ * because an energy counter bridges a gap: the energy of both is that since before the gap. */
+static int add_joules(
+	struct jm_live *l, int i, int64_t t0, int64_t t1, double joules, struct jm_err *err)
+{
+	struct known *known = &l->known[i];
+	struct jm_energy e = {.joules = joules};
+	int rc = 0;
+
+	if (isnan(joules)) {
+		l->meter[i].joules = NAN;
+		return 0;
+	}
+	if (t0 > known->until_ns && !isnan(known->joules))
+		rc = jm_session_energy_now(l->session, i, known->until_ns, t1, &e, err);
+	known->joules += e.joules;
+	known->until_ns = t1;
+	l->meter[i].joules = known->joules;
+	return rc;
 }
 
 static int step_meter(struct jm_live *l, int i, int64_t now, struct jm_err *err)
@@ -75,10 +105,9 @@ static int step_meter(struct jm_live *l, int i, int64_t now, struct jm_err *err)
 		return rc;
 	m->watts = e.joules / length;
 	m->error_watts = e.error / length;
-	m->joules += e.joules;
 	m->t0_ns = t0;
 	m->t1_ns = t1;
-	return 0;
+	return add_joules(l, i, t0, t1, e.joules, err);
 }
 
 int jm_live_step(struct jm_live *l, struct jm_err *err)
@@ -121,5 +150,6 @@ void jm_live_free(struct jm_live *l)
 		return;
 	free(l->meter);
 	free(l->refresh_ns);
+	free(l->known);
 	free(l);
 }

@@ -21,9 +21,11 @@ struct jm_live;
 struct jm_live_meter {
 	double watts;	    /* mean of the last step that brought something new; NAN = unknown */
 	double error_watts; /* of it, 95 %; NAN = unknown */
-	double joules;	    /* since the view began; NAN = unknown, also where a part is unknown */
-	int64_t t0_ns;	    /* the clock at the beginning of the stretch whose mean is `watts` */
-	int64_t t1_ns;	    /* and at its end, up to which `joules` counts */
+	/* since the view began; NAN = unknown, also where a part is unknown: in a gap, and after a
+	 * gap that no energy counter bridges */
+	double joules;
+	int64_t t0_ns; /* the clock at the beginning of the stretch whose mean is `watts` */
+	int64_t t1_ns; /* and at its end, up to which `joules` counts */
 };
 
 struct jm_live_total {

@@ -29,26 +29,35 @@ def two_gpus(tmp_path):
 
 
 def test_watts_and_joules_are_the_waves(gpus):
-    done = jm("watch", "--source", "nvml", "--format", "json", "--for", "6s", env=gpus.env)
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert done.returncode == 0 and len(lines) >= 4
-    seen, outside = 0, 0
-    for line in lines:
-        begin = line["start_ns"] / 1e9
-        for gpu, meter in enumerate(line["meters"]):
-            assert meter["origin"] == "measured"
-            if meter["watts"] is None:  # joulemark itself did not run for a while, on a busy machine
-                assert line["total"]["watts_measured"] is None
-                continue
-            t0, t1 = begin + meter["from_s"], begin + meter["until_s"]
-            truth = (used(t1, gpu) - used(t0, gpu)) / (t1 - t0)
-            seen += 1
-            outside += abs(meter["watts"] - truth) > meter["error_watts"]
-            assert meter["joules"] == pytest.approx(used(t1, gpu) - used(begin, gpu), abs=75, rel=0.02)
-        if line["total"]["watts_measured"] is not None:
-            assert line["total"]["watts_measured"] == pytest.approx(sum(m["watts"] for m in line["meters"]))
-        assert line["total"]["joules_estimated"] is None
-    assert seen >= 4 and outside <= max(1, seen // 5)
+    """On a busy machine joulemark does not run now and then: the watts of that time are unknown, and afterwards the
+    counter tells the joules."""
+    seen, outside, gaps, told = 0, 0, 0, set()
+    with subprocess.Popen([BIN, "watch", "--source", "nvml", "--format", "json"], env={**os.environ, **gpus.env},
+                          stdout=subprocess.PIPE, text=True) as child:
+        while seen < 12:
+            line = json.loads(child.stdout.readline())
+            begin = line["start_ns"] / 1e9
+            for gpu, meter in enumerate(line["meters"]):
+                assert meter["origin"] == "measured"
+                if meter["watts"] is None:
+                    gaps += 1
+                    assert line["total"]["watts_measured"] is None and meter["joules"] is None
+                    continue
+                t0, t1 = begin + meter["from_s"], begin + meter["until_s"]
+                truth = (used(t1, gpu) - used(t0, gpu)) / (t1 - t0)
+                seen += 1
+                outside += abs(meter["watts"] - truth) > meter["error_watts"]
+                if meter["joules"] is None:  # the beginning is unknown
+                    assert gpu not in told
+                    continue
+                told.add(gpu)
+                assert meter["joules"] == pytest.approx(used(t1, gpu) - used(begin, gpu), abs=75 * (1 + gaps), rel=0.02)
+            if line["total"]["watts_measured"] is not None:
+                assert line["total"]["watts_measured"] == pytest.approx(sum(m["watts"] for m in line["meters"]))
+            assert line["total"]["joules_estimated"] is None
+        child.send_signal(signal.SIGINT)
+        assert child.wait(timeout=240) == 0
+    assert outside <= 2 and (told or gaps)
 
 
 def test_csv_and_json_agree_on_their_columns():

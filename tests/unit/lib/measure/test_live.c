@@ -136,6 +136,43 @@ static void a_lost_sensor_is_unknown(void **state)
 	close_sight(&v, &err);
 }
 
+/* The sensor is dead from 5 to 7.5 s, and seen up to 13 s. */
+static void look_across_a_gap(bool no_counter)
+{
+	struct jm_err err = JM_ERR_INIT;
+	const struct jm_live_meter *m;
+	struct sight v;
+
+	set_waves(1);
+	wave_setup.no_counter = no_counter;
+	wave_setup.dead_from[0] = 5;
+	wave_setup.dead_until[0] = 7.5;
+	open_sight(&v, &err);
+	m = jm_live_meter(v.live, 0);
+	for (int step = 1; step <= 12; step++) {
+		double truth;
+
+		jm_sleep_until(&v.me, ns(1 + step));
+		assert_ok(jm_live_step(v.live, &err), err);
+		truth = wave_joules(&wave_setup.wave[0], seconds(m->t1_ns)) -
+			wave_joules(&wave_setup.wave[0], 1);
+		if (step <= 3 || (step >= 9 && !no_counter))
+			assert_near(m->joules, truth, 0.01 * truth + 30);
+		else if (step == 6 || step >= 9)
+			assert_true(isnan(m->joules));
+	}
+	assert_false(isnan(m->watts));
+	close_sight(&v, &err);
+}
+
+/* Unknown in the gap; after it the counter has what was used in it, and power alone has not. */
+static void a_counter_bridges_a_gap(void **state)
+{
+	(void)state;
+	look_across_a_gap(false);
+	look_across_a_gap(true);
+}
+
 static void the_newest_reading_is_the_last_one(void **state)
 {
 	struct jm_err err = JM_ERR_INIT;
@@ -216,6 +253,7 @@ int main(void)
 		cmocka_unit_test(tells_what_the_wave_used),
 		cmocka_unit_test(totals_are_sums_of_one_origin),
 		cmocka_unit_test(a_lost_sensor_is_unknown),
+		cmocka_unit_test(a_counter_bridges_a_gap),
 		cmocka_unit_test(the_newest_reading_is_the_last_one),
 		cmocka_unit_test(a_reader_leaves_the_trace_alone),
 	};
