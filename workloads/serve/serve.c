@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Serving: requests of random tokens or of a text, answered by a model whose keys and values are in
- * pages. A step is one pass over the rows that the scheduler chose. The host waits for each step,
- * because its tokens are the next one's input.
+ * pages. A step is one pass over the rows that the scheduler chose. With --steps-ahead 1 the next
+ * step is begun before the tokens of this one are read, else the host waits for each.
  */
 #include "serve_state.h"
 
