@@ -94,9 +94,10 @@ const struct jm_key jm__serving_keys[] = {
 	{POSITIVE("goodput", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "1/s",
 		.meaning =
 			"requests per second that keep --ttft and --tpot: of those that end in the "
-			"window, or where they arrive at times of their own, that arrive "
-			"in it; without a window from the first arrival to the last end; "
-			"null without such a bound"},
+			"window, or where it is that of arrivals, that arrive in it, up to the "
+			"first one that the end of the run left undecided; without a window from "
+			"the first arrival to the last end; null without such a bound, or if the "
+			"undecided one is the first"},
 	{FLAG("p99_in_bounds", JM_KEY_NULL | JM_KEY_OPTIONAL),
 		.meaning = "whether the 99th percentiles of ttft and tpot keep --ttft and --tpot, "
 			   "if a failed request takes for ever; null without such a bound, or if "

@@ -8,10 +8,10 @@
 /* "simulated", "estimated, simulated"... of all series: what a table must be marked with; "" =
  * measured. */
 void jm_text_origins(const struct jm_grouping *g, char *out, size_t size);
-/* "energy: sum over 4 GPUs, each counted once, simulated; 100 W assumed for the rest of the
- * node". */
 /* "measured"...; "" = no run has a known power. */
 const char *jm_text_energy_origin(const struct jm_grouping *g, const struct jm_group_series *s);
+/* "energy: sum over 4 GPUs, each counted once, simulated; 100 W assumed for the rest of the
+ * node". */
 void jm_text_energy(
 	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size);
 /* "node1, 2 x NVIDIA H100 (GPU-8f000000, GPU-9a000000), nvidia 550.54", or which were pooled and

@@ -171,7 +171,7 @@ int jm_verdict_within_missed(
 
 		if (g->options.objective == JM_OBJECTIVE_POWER && v->leading >= 0 &&
 			takes_part(&g->point[i], JM_M_THROUGHPUT) && watts->n > 0 && !fits(g, i) &&
-			watts->mean - half_width(watts) <= g->options.objective_number &&
+			isfinite(watts->half_width) && watts->mean <= g->options.objective_number &&
 			better(JM_M_THROUGHPUT, g->point[i].stat[JM_M_THROUGHPUT].mean,
 				g->point[missed < 0 ? v->leading : missed]
 					.stat[JM_M_THROUGHPUT]

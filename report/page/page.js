@@ -173,7 +173,7 @@
 		const has = (name) => JM.column(s, name).any;
 		const dims = JM.dims(s);
 		const runs = Math.max(...s.points.map((p) => p.runs_ok));
-		const note = runs > 1 ? "Mean of the runs with its 95\u00a0% interval. " : "One run of each setting. ";
+		const note = runs > 1 ? "Mean of the runs with its 95\u00a0% interval. " : "At most one run of each setting. ";
 		const out = [];
 		if (s.points.length > 1) {
 			if (has("throughput")) out.push(JM.chartSetting(s, "throughput", "throughput", note + "Higher is better."));

@@ -291,7 +291,11 @@
 			(s.machine ? s.machine + ". " : "") +
 			s.energy[0].toUpperCase() +
 			s.energy.slice(1) +
-			(s.points.some((p) => p.runs_ok > 1) ? ". Mean \u00b1 half of the 95\u00a0% interval over the repeats" : ". One run of each setting") +
+			(s.points.some((p) => p.runs_ok > 1)
+				? ". Mean \u00b1 half of the 95\u00a0% interval over the repeats"
+				: s.points.every((p) => p.runs_ok === 1)
+					? ". One run of each setting"
+					: "") +
 			(s.points.some((p) => p.state === "violated")
 				? "; in parentheses where the device did not hold the setting"
 				: "") +

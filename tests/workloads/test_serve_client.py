@@ -179,6 +179,13 @@ def test_what_cannot_be_asked_is_said(options, word):
     assert r.returncode != 0 and word in r.stdout + r.stderr
 
 
+def test_tpot_of_answers_in_one_event_cannot_be_judged(tmp_path):
+    with server(tmp_path, "merge") as (url, _):
+        r = jm("run", "serve-client", "--source", "null", "--url", url, "--arrival", "poisson", "--rate", "max", "--tpot", "1s", "--seconds", "1",
+               "--output-tokens", "2")
+    assert r.returncode != 0 and "cannot be judged" in " ".join((r.stdout + r.stderr).split())
+
+
 def test_a_rate_beyond_what_can_be_sent_ends_in_time(tmp_path):
     """Requests that arrive faster than they are sent leave the time to take answers."""
     with server(tmp_path) as (url, _):

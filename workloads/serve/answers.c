@@ -311,9 +311,9 @@ static bool is_judged(const struct jm_answers *a, const struct jm_answer *one, i
 	       (one->n_when && jm_answer_tpot(one) > a->tpot);
 }
 
-/* Of requests that arrive at times of their own, by their arrival in the window: what was left of
- * the time before it would otherwise count with them, and more than are offered. Up to the first
- * one that is not judged; NAN where that is the first of all. */
+/* Where the window is that of arrivals, of requests that arrive in it: what was left of the time
+ * before it would otherwise count with them, and more than are offered. Up to the first one that is
+ * not judged; NAN where that is the first of all. */
 static double goodput_of_arrivals(const struct jm_answers *a)
 {
 	struct jm_work_window w = a->window;

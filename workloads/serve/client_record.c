@@ -97,10 +97,10 @@ static void add_failures(const struct jm_client *c, char *out, size_t size)
 void jm_client_note(const struct jm_client *c, char *out, size_t size)
 {
 	jm_load_note(&c->load, out, size);
-	if (!jm_http_client_is_local(c->url))
+	if (!c->start && !jm_http_client_is_local(c->url))
 		add(out, size,
-			"%sThe server is on another machine: joules are those of the meters of "
-			"this record, whether or not they see it.",
+			"%sThe URL does not name this machine (localhost, 127.0.0.1): joules are "
+			"those of the meters of this record, whether or not they see the server.",
 			*out ? " " : "");
 	add_failures(c, out, size);
 	if (c->no_usage)

@@ -52,6 +52,10 @@ static int check_alone(const struct jm_answers *a, const char *failure, struct j
 	if (one->state != JM_ANSWER_DONE)
 		return jm_err_set(err, JM_EIO, "The first request of --rate max failed%s%s.",
 			failure ? ": " : "", failure ? failure : "");
+	if (!isnan(a->tpot) && one->output > 1 && isnan(jm_answer_tpot(one)))
+		return jm_err_set(err, JM_ERANGE,
+			"--tpot cannot be judged, because the server sends an answer in one event; "
+			"omit --tpot, or let the server send each token.");
 	if (jm_answer_ttft(one) > a->ttft)
 		return jm_err_set(err, JM_ERANGE,
 			"No rate keeps --ttft: a request alone has its first token after %.3g s; "
