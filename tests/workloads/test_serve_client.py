@@ -180,7 +180,7 @@ def test_what_cannot_be_asked_is_said(options, word):
 
 
 def test_tpot_of_answers_in_one_event_cannot_be_judged(tmp_path):
-    with server(tmp_path, "merge") as (url, _):
+    with server(tmp_path, *["merge"] * 4) as (url, _):
         r = jm("run", "serve-client", "--source", "null", "--url", url, "--arrival", "poisson", "--rate", "max", "--tpot", "1s", "--seconds", "1",
                "--output-tokens", "2")
     assert r.returncode != 0 and "cannot be judged" in " ".join((r.stdout + r.stderr).split())
