@@ -39,7 +39,7 @@ struct measurement {
 	bool of_run; /* this is one of several runs, for a record of its own */
 	int stored;  /* of the runs, from the first on: their records are in the store */
 	struct jm_outcome outcome;
-	struct jm_own_share own; /* of a command that is run once */
+	struct jm_own_share own; /* of all counted runs of the command */
 	int64_t started_wall;
 	int lost;		  /* the error that ended the trace */
 	struct jm_tune_run *tune; /* that tunes meanwhile; NULL = none */

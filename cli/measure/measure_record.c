@@ -70,7 +70,8 @@ static void add_command(const struct measurement *m, json_t *record)
 	jm_record_set(record, "command", started ? jm_measure_command_json(m->command) : NULL);
 }
 
-/* Whose energy it is: of processes that ran already, or of the command beside others. */
+/* Whose energy it is: of processes that ran already, or of the command beside others. Commands that
+ * are compared ran in turn, so that none of them has a share of the whole. */
 static void add_shares(const struct measurement *m, json_t *record, struct jm_err *err)
 {
 	const struct jm_outcome *o = &m->outcome;
@@ -78,7 +79,7 @@ static void add_shares(const struct measurement *m, json_t *record, struct jm_er
 	if (m->attach.attach)
 		jm_record_set(
 			record, "attached", jm_attached_json(&m->attach.result, m->session, err));
-	else if (!m->of_run)
+	else if (!m->of_run && m->repeat.n_commands < 2)
 		jm_record_set(record, "own_share",
 			jm_own_share_json(&m->own, o->user_s + o->system_s, m->session,
 				m->repeats ? -1 : o->phase, err));

@@ -381,8 +381,9 @@ const struct jm_key jm_record_keys[] = {
 	{OBJECT("attached", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = jm__attached_keys,
 		.meaning = "where no command was run: what was measured while it ran already"},
 	{OBJECT("own_share", JM_KEY_OPTIONAL), .keys = jm__own_share_keys,
-		.meaning = "of a command that 'measure' ran, of all its runs: its part of the "
-			   "processors, whose meters include what else ran"},
+		.meaning =
+			"of the one command that 'measure' ran, of all its runs: its part of the "
+			"processors, whose meters include what else ran"},
 	{OBJECT("job", JM_KEY_OPTIONAL), .keys = jm__job_keys,
 		.meaning = "to which a command that 'measure' ran belongs: a report adds records "
 			   "of one job that overlap in time up to one run"},

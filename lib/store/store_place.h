@@ -5,10 +5,10 @@
 
 #include "store/store_db.h"
 
-/* Opens the file of a writer, made if it is not there, and takes the lock; checks that of a
- * reader. */
 /* Error: nothing was stored in that file, which is empty. */
 int jm__store_nothing(const char *path, struct jm_err *err);
+/* Opens the file of a writer, made if it is not there, and takes the lock; checks that of a
+ * reader. */
 int jm__store_place_open(struct jm_store *s, enum jm_store_mode mode, struct jm_err *err);
 /* What is there, for a later writer; *ret_empty: nothing, or an empty file. */
 int jm__store_place_try(

@@ -41,8 +41,8 @@ static void free_name(const char *name, char *out, size_t size)
 	snprintf(out, size, "%s%s", taken ? "line." : "", name);
 }
 
-/* A line that names the phase once more, as progress bars do, changes nothing where it begins it,
- * and prolongs it where it ends it. */
+/* A line that names the phase once more, as progress bars do, changes nothing where lines begin
+ * phases; where they end them, another phase of that name ends. */
 static void on_line(void *arg, const struct jm_mark *line)
 {
 	struct jm_output_phases *p = arg;
@@ -100,9 +100,9 @@ void jm_output_phases_end(struct jm_output_phases *p, int64_t t_ns, const char *
 			p->regex, command);
 	else if (p->again && !p->other && !strchr(p->regex, '('))
 		jm_log(p->ctx, JM_INFO,
-			"--phase-regex '%s' found one name, '%s', in %ld lines, which are one "
-			"phase; a group tells them apart, such as 'Epoch (\\d+)'.",
-			p->regex, p->name, p->again + 1);
+			"--phase-regex '%s' found one name, '%s', in %ld lines%s; a group tells "
+			"them apart, such as 'Epoch (\\d+)'.",
+			p->regex, p->name, p->again + 1, p->at_end ? "" : ", which are one phase");
 	else if (p->burst)
 		jm_log(p->ctx, JM_WARNING,
 			"Lines of several phases came at once, so that their times are not known: "

@@ -265,7 +265,8 @@ static int run_tried(struct run *r, const struct turn *t, json_t **ret_record, s
 	return rc ? jm_err_set(err, rc, "%s", why.text) : 0;
 }
 
-/* Is a retry due after a failure of this kind? Counts the retries. */
+/* Is a retry due after a failure of this kind? Counts the retries. A case that was asked to end may
+ * fail all the same, and then it is not marked as interrupted. */
 static bool try_again(const struct run *r, const json_t *record, int *tried)
 {
 	const json_t *how = json_object_get(r->plan->request, "how");
@@ -275,7 +276,8 @@ static bool try_again(const struct run *r, const json_t *record, int *tried)
 	if (kind < JM_FAILURE_KINDS)
 		most = json_integer_value(
 			json_object_get(json_object_get(how, "retries"), jm_failure_words[kind]));
-	if (jm_record_is_interrupted(record) || kind == JM_FAILURE_KINDS || tried[kind] >= most)
+	if (r->asked || jm_record_is_interrupted(record) || kind == JM_FAILURE_KINDS ||
+		tried[kind] >= most)
 		return false;
 	tried[kind]++;
 	jm_log(r->ctx, JM_INFO, "%s The case is run again (%s, %d of %lld).",

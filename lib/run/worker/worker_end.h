@@ -47,7 +47,7 @@ struct jm__child {
 	struct jm_case_reaper reaper;
 	struct jm__host_traces traces; /* of several hosts */
 	bool asked;		       /* to end after the step that is under way */
-	bool has_begun;		       /* its setup is over */
+	bool has_begun;		       /* with its measured phase, or past it */
 	bool hurried;		       /* cancelled while it was being stopped */
 	long oom_before;
 };

@@ -350,8 +350,11 @@ static int begin_steady(struct jm__worker *w, struct native *n, struct jm_err *e
 
 	if (!rc && changed)
 		rc = settle_at_work(w, n, err);
-	if (!rc)
+	if (!rc) {
+		w->last_progress = 0; /* from here on Ctrl-C keeps what is measured */
+		tell(w, n);
 		w->main_phase = rc = jm__worker_begin(w, "steady", err);
+	}
 	return rc < 0 ? rc : jm__worker_entered(w, w->main_phase, err);
 }
 

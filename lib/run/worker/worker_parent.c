@@ -257,6 +257,17 @@ static int on_json(
 	return rc;
 }
 
+/* The worker sends one of these when it begins its measured phase. */
+static bool is_of_measured_phase(const struct jm_frame *f)
+{
+	struct jm_frame_progress p;
+
+	if (f->type != JM_FRAME_PROGRESS || f->size != sizeof(p))
+		return false;
+	memcpy(&p, f->data, sizeof(p));
+	return !strncmp(p.phase, "steady", strlen("steady"));
+}
+
 static int take_frame(
 	struct jm__child *c, struct jm__member *m, const struct jm_frame *f, struct jm_err *err)
 {
@@ -264,7 +275,7 @@ static int take_frame(
 		return on_agent(m, f, err);
 	if (f->type != JM_FRAME_CHUNK && m == c->member)
 		jm__note_heard(c);
-	if (f->type == JM_FRAME_PROGRESS && m == c->member)
+	if (m == c->member && is_of_measured_phase(f))
 		c->has_begun = true;
 	if (f->type != JM_FRAME_CHUNK && f->type != JM_FRAME_PROGRESS)
 		return on_json(c, m, f, err);
@@ -332,8 +343,7 @@ static bool ask_to_stop(struct jm__child *c, const char *bytes, ssize_t n)
 		jm_log(c->ctx, JM_WARNING, "Interrupted: %s; press Ctrl-C again to stop at once.",
 			c->has_begun ? "the step that is under way is finished, and the result is "
 				       "kept"
-				     : "the case ends as soon as its setup allows it, without a "
-				       "result");
+				     : "the case ends before its measured phase, without a result");
 	return c->asked;
 }
 

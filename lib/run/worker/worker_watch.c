@@ -81,9 +81,10 @@ static void check_step(struct jm__child *c, int64_t now)
 	if (!c->asked || c->member[0].record || now < since + limit)
 		return;
 	jm_log(c->ctx, JM_WARNING,
-		"%s has not ended for %.0f s%s; the case is ended without a result.",
-		c->has_begun ? "The step that is under way" : "The setup",
-		(double)(now - since) * 1e-9, c->has_begun ? ", as when a device hangs" : "");
+		"%s has not ended for %.0f s, as when a device hangs; the case is ended without a "
+		"result.",
+		c->has_begun ? "The step that is under way" : "The setup or the warm-up",
+		(double)(now - since) * 1e-9);
 	jm__stop_workers(c, JM__CANCELLED);
 }
 

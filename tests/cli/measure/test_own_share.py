@@ -54,11 +54,20 @@ def test_it_does_not_delay_the_command():
     assert any(measured("--source", "estimate", "true")[0]["wall_s"] < 0.5 for _ in range(8))  # a busy machine is late now and then
 
 
-def test_share_of_repeated_runs():
-    """Of the counted runs alone: neither the warm-up nor the pauses between them."""
-    record, text = measured("--source", "estimate:1,20", "--repeat", "2", "--warmup", "1", "--", sys.executable, "-c", BURN)
+def test_share_of_repeated_runs(tmp_path):
+    """Of the counted runs alone, without the warm-up: each run writes down its own time."""
+    times = tmp_path / "times"
+    script = BURN + f"\nprint(time.process_time(), file=open({str(times)!r}, 'a'))"
+    record, text = measured("--source", "estimate:1,20", "--repeat", "2", "--warmup", "1", "--", sys.executable, "-c", script)
     own = record["own_share"]
-    assert 1.15 < own["cpu_s"] < 1.7 and own["cpu_s"] == pytest.approx(record["user_s"] + record["system_s"])
-    assert own["share"] == pytest.approx(min(own["cpu_s"] / own["machine_cpu_s"], 1))
+    warmup, *counted = map(float, times.read_text().split())
+    assert len(counted) == 2 and -0.02 < own["cpu_s"] - sum(counted) < warmup / 2
+    assert own["cpu_s"] == pytest.approx(record["user_s"] + record["system_s"])
     assert own["joules_estimated"] is None and own["watts_before"] is None
     assert f"{100 * own['share']:.3g} % of all processor time is the command's; the meters include what else ran" in " ".join(text.split())
+
+
+def test_commands_that_are_compared_have_no_share():
+    """The record is that of the first command, and the machine's time is that of all."""
+    record, text = measured("--source", "estimate:1,20", "--repeat", "2", "--compare", "sleep 0.2", "--", "sleep", "0.1")
+    assert "own_share" not in record and "  Share " not in text

@@ -54,10 +54,12 @@ def test_a_line_that_comes_again_is_the_same_phase():
     assert [name for name, _, _ in found] == ["Epoch 1", "Epoch 2"] and found[0][1] >= 0.3
 
 
-def test_lines_of_one_name_are_said_to_be_one_phase():
-    """A group tells them apart, and one epoch with its progress bar is no mistake."""
+def test_lines_of_one_name_are_told():
+    """They are one phase, or end one each; a group tells them apart, and one epoch with its progress bar is no mistake."""
     found, done = phases_of("for e in 1 2; do echo Epoch $e; sleep 0.1; done", "--phase-regex", "Epoch")
-    assert [name for name, _, _ in found] == ["Epoch"] and "found one name, 'Epoch', in 2 lines" in " ".join(done.stderr.split())
+    assert [name for name, _, _ in found] == ["Epoch"] and "found one name, 'Epoch', in 2 lines, which are one phase;" in " ".join(done.stderr.split())
+    found, done = phases_of("for e in 1 2; do sleep 0.1; echo Epoch $e; done", "--phase-regex", "Epoch", "--phase-at", "end")
+    assert [name for name, _, _ in found][:2] == ["Epoch"] * 2 and "'Epoch', in 2 lines; a group tells" in " ".join(done.stderr.split())
     _, done = phases_of("for i in 1 2; do echo Epoch 1; sleep 0.1; done", "--phase-regex", r"Epoch (\d+)")
     assert "one name" not in done.stderr
 

@@ -160,11 +160,28 @@ def test_sigterm_ends_work_at_once(tmp_path):
     assert child.wait(timeout=25) == 143 and not records(store)
 
 
-def test_interrupt_before_the_measured_phase_leaves_no_record(tmp_path):
-    store = tmp_path / "s.db"
-    child = subprocess.Popen([BIN, "run", "null", "--source", "null", "--step-time", "20ms", "--warmup", "30s", "--steps",
-                              "1", "--store", str(store)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def stopped_within(store, *args):
+    """What Ctrl-C says, soon after the case began."""
+    child = subprocess.Popen([BIN, "run", "null", "--source", "null", "--selftest", "0", *args, "--store", str(store)],
+                             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     assert wait_for(store.exists)  # signals have been handled since before
-    time.sleep(0.5)
+    time.sleep(0.7)
     os.kill(child.pid, signal.SIGINT)
-    assert child.wait(timeout=25) == 130 and not records(store)
+    err = child.communicate(timeout=240)[1]
+    assert child.returncode == 130
+    return err
+
+
+def test_interrupt_before_the_measured_phase_leaves_no_record(tmp_path):
+    """The warm-up has told of its progress by then."""
+    store = tmp_path / "s.db"
+    err = stopped_within(store, "--step-time", "20ms", "--warmup", "30s", "--steps", "1")
+    assert "the case ends before its measured phase, without a result" in err and not records(store)
+
+
+def test_interrupt_in_the_first_measured_step_keeps_it(tmp_path):
+    """Where a slow machine is not so far yet, there is no result, and that is said."""
+    store = tmp_path / "s.db"
+    err = stopped_within(store, "--step-time", "2s", "--warmup", "0", "--steps", "9")
+    kept = "the result is kept" in err
+    assert kept != ("without a result" in err) and [r["steps"] for r in records(store)] == [1] * kept
