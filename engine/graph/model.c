@@ -244,7 +244,6 @@ static void scale_loss(const struct jm_training *t, struct jm_graph *g, struct j
 	g->ranks = t->ranks;
 	g->rank = t->rank;
 	g->bucket_bytes = t->bucket_bytes;
-	g->by_host = t->by_host;
 	g->rounds_sums = t->rounds_sums;
 	if (t->scaled)
 		scale = jm_graph_tensor(g, JM_CLASS_INPUT, g->vector, 1, &two, "loss.scale");
@@ -406,6 +405,7 @@ static struct jm_graph *new_graph(const struct jm_training *t)
 	g->pp = t->pp;
 	g->stage = t->stage;
 	g->chunks = t->chunks;
+	g->by_host = t->by_host;
 	g->row_multiple = t->row_multiple ? t->row_multiple : t->pure ? JM_ROW_MULTIPLE : 1;
 	if (t->pure)
 		g->matrix = g->stream = g->compute;

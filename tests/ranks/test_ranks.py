@@ -2,6 +2,7 @@
 """run --ranks: several processes train like a single one."""
 import json
 import re
+import resource
 import time
 
 import pytest
@@ -314,6 +315,24 @@ def test_the_transport_depends_on_what_is_sent_and_on_the_types_of_products(two_
     batch = [] if "max" in more else ["--batch", "2"]
     r = one(*GPT, *more, *batch, "--steps", "1", *TWO, env={**two_devices, "JM_FAKE_LATER_PEAKS": f"{peaks},{peaks}"})
     assert r["communication"]["transport"] == transport
+
+
+def test_the_host_does_not_sum_activations_in_fp16(two_devices):
+    work = [*GPT, "--precision", "fp16", "--batch", "2", "--steps", "1", *TWO, "--transport", "host"]
+    r = one(*work, "--tp", "2", env=two_devices, status=FAILED)
+    assert "transport host cannot sum fp16; give --transport nccl or --precision bf16" in r["reason"], r["reason"]
+    assert one(*work, env=two_devices)["status"] == "ok"  # gradients are in f32
+
+
+@pytest.mark.parametrize("hard", [200, 60])
+def test_the_limit_of_open_files_is_raised_or_named(hard):
+    """12 ranks have 36 in the process that starts them, which may have 32 at first."""
+    done = jm("run", "allreduce", "--ranks", 12, "--size", 0.001, "--steps", 1, "--warmup", 0, "--source", "null", "--device", "ref", "--json", "-",
+              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (32, hard)))
+    if hard == 200:
+        assert done.returncode == 0, done.stderr
+    else:
+        assert done.returncode == USAGE and "12 ranks need 100 open files, and this process may have 60" in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("device", [0, 1])

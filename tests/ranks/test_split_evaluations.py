@@ -52,14 +52,15 @@ def test_held_out_losses_are_those_of_one_rank(one_rank, way):
     assert shared["step_series"]["loss"] == pytest.approx(alone["step_series"]["loss"], rel=1e-9)
 
 
-@pytest.mark.parametrize("way", ["rows", "both", "chunks"])
-def test_on_the_queue_of_devices(way):
-    """By the fake NCCL, whose transfers take time: what follows has to wait for them."""
+@pytest.mark.parametrize("way, transport", [("rows", "nccl"), ("both", "nccl"), ("chunks", "nccl"), ("tensor", "host"), ("chunks", "host")])
+def test_on_the_queue_of_devices(way, transport):
+    """By the fake NCCL and by lanes, whose transfers take time: what follows has to wait for them."""
     n = WAYS[way][1]
     names = ",".join(f"later:{i}" for i in range(n))
     alone = train(LLAMA, "", *evaluations(""), device="cpu")
-    shared = train(LLAMA, way, *evaluations(way), device=names, env={**devices(n), "JM_FAKE_NCCL_US": "500"})
-    assert shared["communication"]["transport"] == "nccl"
+    shared = train(LLAMA, way, *evaluations(way), "--transport", transport, device=names,
+                   env={**devices(n), "JM_FAKE_NCCL_US": "500", "JM_FAKE_LANES_US": "500"})
+    assert shared["communication"]["transport"] == transport
     assert held_out(shared) == pytest.approx(held_out(alone), rel=2e-6)
 
 

@@ -460,6 +460,16 @@ def test_a_dynamic_scale_does_not_depend_on_when_the_host_looks(tmp_path):
     assert often["loss_last"] == once["loss_last"]
 
 
+def test_a_held_out_loss_that_is_not_finite_fails_the_run(tmp_path, text):
+    """The loss and the gradient of the only step are finite; the weights after it have products beyond fp16."""
+    options = {"precision": "fp16", "lr": 1000, "steps": 1, "warmup": 0, "seq": 8}
+    _, without = train(tmp_path, text, **options)
+    assert math.isfinite(without["loss_first"])
+    done, r = train(tmp_path, text, **options, **{"eval-every": 1, "eval-batches": 1})
+    assert done.returncode == 1 and r["status"] == "failed"
+    assert "The held-out loss after step 1 is not a number or infinite" in r["reason"]
+
+
 def test_what_never_becomes_finite_is_not_the_scale(tmp_path, text):
     done, _ = train(tmp_path, text, optimizer="sgd", lr=100, clip=0, steps=40,
                     **{"weight-decay": 0, "loss-scale": "dynamic"})

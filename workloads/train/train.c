@@ -311,17 +311,27 @@ static int share_loss(struct train *s, struct jm_evaluated *e, struct jm_err *er
 	return code;
 }
 
+static int check_held_out(const struct train *s, const struct jm_evaluated *e, struct jm_err *err)
+{
+	return isfinite(e->loss)
+		       ? 0
+		       : jm_err_set(err, JM_ERANGE,
+				 "The held-out loss after step %ld is not a number or infinite; "
+				 "give a smaller --lr or a --clip.",
+				 s->begun);
+}
+
 /* One rank for all, because their parameters are the same; or all, if each has a part of them. */
 static int run_evaluation(struct train *s, struct jm_evaluated *e, struct jm_err *err)
 {
-	bool shared = s->training.tp * s->training.pp > 1;
-	int code = s->work->rank && !shared ? 0 : jm_evaluation_run(&s->eval, e, err);
+	bool shared = s->training.tp * s->training.pp > 1, has = shared || !s->work->rank;
+	int code = has ? jm_evaluation_run(&s->eval, e, err) : 0;
 
 	if (!code && shared)
 		code = share_loss(s, e, err);
 	if (!code && !s->work->rank)
 		tell_evaluation(s, e);
-	return code;
+	return code || !has ? code : check_held_out(s, e, err);
 }
 
 static int evaluate(struct train *s, struct jm_err *err)

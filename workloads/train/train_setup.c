@@ -90,6 +90,10 @@ static int choose_rounding(struct train *s, struct jm_err *err)
 			"f32; omit it.",
 			s->device.backend->stream ? "--transport host"
 						  : "GPUs and --transport host");
+	if (t->tp > 1 && t->by_host && t->precision == JM_F16)
+		return jm_err_set(err, JM_ENOSUP,
+			"With --tp ranks sum in the precision of products, and transport host "
+			"cannot sum fp16; give --transport nccl or --precision bf16.");
 	return 0;
 }
 

@@ -6,6 +6,7 @@
  */
 #include "meet.h"
 #include "base/clock.h"
+#include "base/process/open_files.h"
 #include "meet_door.h"
 #include "tcp.h"
 
@@ -13,7 +14,6 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,11 +22,6 @@
 #define TRY_NS	 JM_SECOND /* of one try to connect; the next one begins with a look at interrupts */
 #define REST_NS	 (5 * JM_SECOND) /* for the rest of a message that has begun */
 #define LOOK_MS	 200		 /* between looks at interrupts */
-
-/* Open files that a process of so many ranks wants, and needs: the gang, its heartbeat and a
- * transport have a connection to each; the rest is for guests at a door (meet_door.c). */
-#define FILES_WANTED(world) (3 * (rlim_t)(world) + 640)
-#define FILES_NEEDED(world) (2 * (rlim_t)(world) + 64)
 
 /* Where a rank has its door. */
 struct place {
@@ -287,25 +282,6 @@ static int go_on_together(const struct jm_meet *m, const int *fd, struct jm_err 
 	return code;
 }
 
-static int allow_files(int world, struct jm_err *err)
-{
-	struct rlimit most;
-
-	if (getrlimit(RLIMIT_NOFILE, &most) || most.rlim_cur >= FILES_WANTED(world))
-		return 0;
-	if (most.rlim_max < FILES_NEEDED(world))
-		return jm_err_set(err, JM_ERANGE,
-			"%d ranks need %lu open files, and this process may have %lu; raise its "
-			"limit (ulimit -Hn).",
-			world, (unsigned long)FILES_NEEDED(world), (unsigned long)most.rlim_max);
-	most.rlim_cur = most.rlim_max < FILES_WANTED(world) ? most.rlim_max : FILES_WANTED(world);
-	return setrlimit(RLIMIT_NOFILE, &most) ? jm_err_set(err, JM_EIO,
-							 "The limit of open files cannot be "
-							 "raised: %s.",
-							 strerror(errno))
-					       : 0;
-}
-
 int jm_meet(const struct jm_meet *m, int *ret_fd, struct jm_err *err)
 {
 	int fd[JM_MEET_MOST], code;
@@ -315,7 +291,7 @@ int jm_meet(const struct jm_meet *m, int *ret_fd, struct jm_err *err)
 			JM_MEET_MOST, m->world);
 	for (int r = 0; r < JM_MEET_MOST; r++)
 		fd[r] = -1;
-	code = allow_files(m->world, err);
+	code = jm_open_files_allow(m->world, err);
 	if (!code)
 		code = m->rank ? join_others(m, fd, err) : host_others(m, fd, err);
 	if (!code)

@@ -70,6 +70,15 @@ int jm_agents_start_heartbeat(struct jm_ctx *ctx, const struct jm_gang_place *pl
 
 /* ---- the head -------------------------------------------------------------------------------- */
 
+static int first_of(const struct jm_agent_links *h, int rank)
+{
+	for (int r = 0; r < rank; r++)
+		if (!strcmp(h->link[r].of.name, h->link[rank].of.name) &&
+			!strcmp(h->link[r].of.machine, h->link[rank].of.machine))
+			return r;
+	return rank;
+}
+
 static int introduce(struct jm_agent_links *h, struct jm_err *err)
 {
 	int64_t until = jm_clock_now(jm_clock_real()) + ANSWER_NS;
@@ -82,6 +91,7 @@ static int introduce(struct jm_agent_links *h, struct jm_err *err)
 				"Rank %d ended before it said on which host it is.", r);
 		of->name[sizeof(of->name) - 1] = '\0';
 		of->machine[sizeof(of->machine) - 1] = '\0';
+		h->link[r].first = first_of(h, r);
 	}
 	return 0;
 }
@@ -124,18 +134,9 @@ void jm_agent_links_close(struct jm_agent_links *h)
 	free(h);
 }
 
-int jm_agent_links_first(const struct jm_agent_links *h, int rank)
-{
-	for (int r = 0; r < rank; r++)
-		if (!strcmp(h->link[r].of.name, h->link[rank].of.name) &&
-			!strcmp(h->link[r].of.machine, h->link[rank].of.machine))
-			return r;
-	return rank;
-}
-
 bool jm_agent_links_measures(const struct jm_agent_links *h, int rank)
 {
-	return !rank || (h && jm_agent_links_first(h, rank) == rank);
+	return !rank || (h && h->link[rank].first == rank);
 }
 
 void jm_agent_links_compare_clocks(struct jm_agent_links *h, bool after)

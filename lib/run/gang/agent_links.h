@@ -26,6 +26,7 @@ struct jm_rank_host {
 struct jm_agent_link {
 	int fd; /* -1 = that of the head itself */
 	struct jm_rank_host of;
+	int first;			    /* rank of that host */
 	struct jm_clock_pair before, after; /* the case */
 };
 
@@ -50,13 +51,11 @@ int jm_agent_links_open(struct jm_ctx *ctx, const struct jm_gang_place *place,
 	struct jm_agent_links **ret, struct jm_err *err);
 /* The agents end, and put their settings back. Takes NULL. */
 void jm_agent_links_close(struct jm_agent_links *h);
-/* The first rank of the host on which this rank runs. */
-int jm_agent_links_first(const struct jm_agent_links *h, int rank);
 /* Does the rank read the sensors of its host? h: NULL = all ranks run on this one. */
 bool jm_agent_links_measures(const struct jm_agent_links *h, int rank);
 /* Compares the clock of each host, by the rank that measures there, with the head's; takes a second
- * at most where all answer. No case is under way. A host that does not answer is noticed when its
- * rank is to start. */
+ * at most where all answer, or five exchanges with each host if these take longer. No case is under
+ * way. A host that does not answer is noticed when its rank is to start. */
 void jm_agent_links_compare_clocks(struct jm_agent_links *h, bool after);
 
 #endif

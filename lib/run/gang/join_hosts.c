@@ -6,12 +6,12 @@
 #include <math.h>
 #include <stdlib.h>
 
-static json_t *ranks_of(const struct jm_agent_links *h, const int *first_of, int first)
+static json_t *ranks_of(const struct jm_agent_links *h, int first)
 {
 	json_t *ranks = json_array();
 
 	for (int r = first; r < h->place.world; r++)
-		if (first_of[r] == first)
+		if (h->link[r].first == first)
 			json_array_append_new(ranks, json_integer(r));
 	return ranks;
 }
@@ -41,17 +41,15 @@ static void place_on_axis(
 int jm_join_hosts(const struct jm_agent_links *h, json_t *const *record, struct jm_err *err)
 {
 	struct jm_host_part part[JM_MEET_MOST];
-	int first[JM_MEET_MOST], n = 0;
+	int n = 0;
 
-	for (int r = 0; r < h->place.world; r++)
-		first[r] = jm_agent_links_first(h, r);
 	for (int r = 0; r < h->place.world; r++) {
-		if (first[r] != r)
+		if (h->link[r].first != r)
 			continue;
 		part[n] = (struct jm_host_part){.host = h->link[r].of.name,
 			.machine = h->link[r].of.machine,
 			.record = record[r],
-			.ranks = ranks_of(h, first, r)};
+			.ranks = ranks_of(h, r)};
 		place_on_axis(h, r, record[0], &part[n++]);
 	}
 	return jm_record_join(record[0], part, n, err);

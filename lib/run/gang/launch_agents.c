@@ -21,11 +21,11 @@ static int no_memory(struct jm_err *err)
 
 static json_t *gang_of(const struct jm_agent_links *h, int r, json_t *meet)
 {
-	int first = jm_agent_links_first(h, r);
+	int first = h->link[r].first;
 	json_t *here = json_array(), *gang = json_object();
 
 	for (int k = 0; k < h->place.world; k++)
-		if (jm_agent_links_first(h, k) == first)
+		if (h->link[k].first == first)
 			json_array_append_new(here, json_integer(k));
 	jm_json_set_int(&gang, "rank", r);
 	jm_json_set_int(&gang, "world", h->place.world);

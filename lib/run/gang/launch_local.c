@@ -3,6 +3,7 @@
 #include "launcher.h"
 #include "base/clock.h"
 #include "base/process/driver_call.h"
+#include "base/process/open_files.h"
 #include "measure/command/launch.h"
 #include "gang_watchdog.h"
 
@@ -256,8 +257,10 @@ static int start_rank(
 
 static int local_start(const struct jm_launch *what, struct jm_rank *rank, struct jm_err *err)
 {
-	int gang = -1, rc = 0;
+	int gang = -1, rc = what->world > 1 ? jm_open_files_allow(what->world, err) : 0;
 
+	if (rc)
+		return rc;
 	if (what->world > 1) {
 		gang = memfd_create("gang", MFD_CLOEXEC);
 		if (gang < 0)

@@ -154,8 +154,8 @@ static void who_does_not_tell_its_clock_is_disconnected(void **unused)
 	(void)unused;
 	make_connection(fd);
 	h->place.world = 3;
-	h->link[1] = (struct jm_agent_link){.fd = fd[0], .of.name = "other"};
-	h->link[2] = (struct jm_agent_link){.fd = -1, .of.name = "other"}; /* it measures nothing */
+	h->link[1] = (struct jm_agent_link){.fd = fd[0], .first = 1};
+	h->link[2] = (struct jm_agent_link){.fd = -1, .first = 1}; /* it measures nothing */
 	jm_agent_links_compare_clocks(h, false);
 	assert_true(h->link[1].before.doubt_ns == INT64_MAX);
 	assert_true(!h->link[2].before.doubt_ns);
@@ -200,7 +200,7 @@ static void clocks_over_a_slow_network_are_compared_until_it_is_in_vain(void **u
 	make_connection(fd);
 	peer.fd = fd[1];
 	h->place.world = 2;
-	h->link[1] = (struct jm_agent_link){.fd = fd[0], .of.name = "other"};
+	h->link[1] = (struct jm_agent_link){.fd = fd[0], .first = 1};
 	assert_int_equal(pthread_create(&thread, NULL, answer_slowly, &peer), 0);
 	jm_agent_links_compare_clocks(h, false);
 	close(fd[0]);
