@@ -20,6 +20,7 @@
 #define COLUMNS	     8	 /* of p */
 #define MOST_SETS    512 /* of operands */
 #define STEP_SECONDS 0.1 /* of products, so that reading their sums takes a negligible share */
+#define LOOK_NS	     (10 * JM_MILLISECOND) /* between looks whether the memory is filled */
 
 struct burn {
 	struct jm_kernel kernel; /* first */
@@ -49,7 +50,8 @@ static const struct jm_option options[] = {
 		.min = 0,
 		.max = 0.95,
 		.fallback = "0",
-		.help = "the share of the device's free memory that operands take"},
+		.help = "the share of the device's free memory that operands take; ranks on one "
+			"device share it"},
 	{.name = "products",
 		JM_BIND(JM_INT, struct burn, products),
 		.min = 1,
@@ -90,14 +92,25 @@ static double matrix_bytes(const struct burn *s)
 	return (double)s->side * (double)s->side * (double)jm_dtype_bytes(s->kernel.graph->compute);
 }
 
+/* Ranks that take of the same memory, this one included. */
+static int sharers(const struct burn *s)
+{
+	const struct jm_work *work = s->kernel.work;
+	int n = 0;
+
+	for (int r = 0; work->gang && r < work->world; r++)
+		n += !strcmp(work->gang[r].host, work->own.host) &&
+		     (s->kernel.device.props.host_memory ||
+			     !strcmp(work->gang[r].uuid, work->own.uuid));
+	return n ? n : 1;
+}
+
 static void choose(struct burn *s)
 {
 	double n = (double)s->side,
-	       free = (double)jm_fit_memory(s->kernel.work->ctx, &s->kernel.device);
+	       free = (double)jm_fit_memory(s->kernel.work->ctx, &s->kernel.device) / sharers(s);
 	int repeat = jm_kernel_repeat(&s->kernel, 2 * n * n * n, 3 * matrix_bytes(s));
 
-	if (s->kernel.device.props.host_memory) /* which all ranks share */
-		free /= fmax(1, s->kernel.work->world);
 	s->sets = (int)fmin(MOST_SETS, s->fill * free / (2 * matrix_bytes(s)));
 	if (s->sets < 1)
 		s->sets = 1;
@@ -179,24 +192,68 @@ static void burn_teardown(void *state)
 	jm_kernel_teardown(s);
 }
 
+/* A rank's part of --processors. */
+static int threads_of(const struct burn *s, int rank)
+{
+	int world = jm_work_world(s->kernel.work);
+
+	return s->processors * (rank + 1) / world - s->processors * rank / world;
+}
+
+/* Bytes of --host-memory that so many threads walk through. */
+static double bytes_of(const struct burn *s, int threads)
+{
+	return 1e9 * s->host_gb * threads / fmax(1, s->processors);
+}
+
+/* What all ranks of this host take is compared with what is free. */
+static int check_host_memory(const struct burn *s, struct jm_err *err)
+{
+	const struct jm_work *work = s->kernel.work;
+	double free = (double)jm_memory_free(work->ctx), bytes;
+	int threads = 0;
+
+	for (int r = 0; r < jm_work_world(work); r++)
+		if (!work->gang || !strcmp(work->gang[r].host, work->own.host))
+			threads += threads_of(s, r);
+	bytes = bytes_of(s, threads);
+	if (!(free > 0) || bytes <= free)
+		return 0;
+	return jm_err_set(err, JM_ENOMEM,
+		"--host-memory takes %g GB of this host, where %.4g GB are free; give less.",
+		bytes / 1e9, free / 1e9);
+}
+
+/* Returns when all their memory is filled. */
+static int start_threads(struct burn *s, int threads, struct jm_err *err)
+{
+	size_t bytes = (size_t)bytes_of(s, threads);
+	struct jm_sleeper *sleeper = s->kernel.work->sleeper;
+	int code = jm_host_load_new(threads, bytes, s->kernel.work->seed, &s->host, err);
+
+	if (!code)
+		code = jm_host_load_start(s->host, err);
+	while (!code && !jm_host_load_is_filled(s->host)) {
+		if (jm_work_stopped(s->kernel.work))
+			return jm_err_set(err, JM_EINTR, "Interrupted during the setup.");
+		jm_sleep_until(sleeper, jm_clock_now(sleeper->clock) + LOOK_NS);
+	}
+	return code;
+}
+
 /* This rank's part of the threads and of the memory. */
 static int load_processors(struct burn *s, struct jm_err *err)
 {
-	const struct jm_work *work = s->kernel.work;
-	int world = work->world > 1 ? work->world : 1;
-	int threads = s->processors * (work->rank + 1) / world - s->processors * work->rank / world;
-	double bytes = 1e9 * s->host_gb * threads / fmax(1, s->processors);
-	double free = (double)jm_memory_free(work->ctx);
-	int code;
+	int threads = threads_of(s, s->kernel.work->rank);
+	int code = jm_gang_meet(&s->gang, &s->kernel.device, err); /* all have their operands */
 
-	if (free > 0 && 1e9 * s->host_gb > free)
-		return jm_err_set(err, JM_ENOMEM,
-			"--host-memory %g GB is more than the %.4g GB that are free; give less.",
-			s->host_gb, free / 1e9);
-	if (!threads)
-		return 0;
-	code = jm_host_load_new(threads, (size_t)bytes, work->seed, &s->host, err);
-	return code ? code : jm_host_load_start(s->host, err);
+	if (!code)
+		code = check_host_memory(s, err);
+	if (!code)
+		code = jm_gang_meet(&s->gang, &s->kernel.device, err); /* all have looked */
+	if (!code && threads)
+		code = start_threads(s, threads, err);
+	return code ? code : jm_gang_meet(&s->gang, &s->kernel.device, err); /* all have filled */
 }
 
 static void describe(const struct burn *s, struct jm_work *work)
@@ -227,7 +284,9 @@ static int prepare(void *state, struct jm_work *work, struct jm_err *err)
 		return code;
 	choose(s);
 	describe(s, work);
-	code = declare(s, err);
+	code = jm_gang_meet(&s->gang, &s->kernel.device, err); /* all know what is free */
+	if (!code)
+		code = declare(s, err);
 	if (!code)
 		code = jm_kernel_ready(&s->kernel, err);
 	if (code)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """run --ranks: several processes train like a single one."""
 import json
+import os
 import re
 import resource
 import time
@@ -467,6 +468,18 @@ def test_two_gpus_burn_beside_processors_and_memory(two_devices):
     record = one("run", "burn", "--side", 64, "--products", 4, "--steps", 3, "--warmup", 0, "--source", "null", "--selftest", 0,
                  "--processors", 2, "--host-memory", "0.004", *TWO, env=env)
     assert record["verified"] is True and (record["items"], record["devices"]) == (3 * 4 * 2, 2)
+
+
+@pytest.mark.parametrize("ids, device, ranks, sets", [("GPU-0,GPU-1", "later:0", 1, 40), ("GPU-0,GPU-1", "later:0,later:1", 2, 40),
+                                                      ("GPU-0,GPU-1", "later:0", 2, 20), ("GPU-0,GPU-0", "later:0,later:1", 2, 20)])
+def test_ranks_that_burn_one_gpu_share_its_memory(two_devices, ids, device, ranks, sets):
+    """The fake has as much memory as the machine, and no rank's operands take any of it."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    fill = 40.5 * 2 * 64 * 64 * 4 / memory
+    record = one("run", "burn", "--side", 64, "--steps", 1, "--warmup", 0, "--source", "null", "--selftest", 0, "--precision", "f32",
+                 "--fill", f"{fill:.9f}", "--device", device, *(["--ranks", ranks] if ranks > 1 else []),
+                 env={**two_devices, "JM_NCCL_LIB": "/nonexistent", "JM_FAKE_LATER_IDS": ids, "JM_FAKE_LATER_OWN_MEMORY": "1"})
+    assert f"{sets} sets of operands" in record["detail"], record["detail"]
 
 
 def test_tcp_exchanges_no_memory_of_gpus(two_devices):

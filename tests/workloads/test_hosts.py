@@ -90,6 +90,16 @@ def test_a_sweep_goes_over_all_its_cases(hosts):
     assert [r["verified"] for r in json.loads(texts[0][0])] == [True] * 4
 
 
+def test_each_host_has_its_part_of_the_memory(hosts, tmp_path):
+    """200 MB are free on each: 300 MB fit on both."""
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text("MemAvailable: 200000 kB\n")
+    env = {"JM_ROOT": tmp_path, "JM_STATE": tmp_path / "state"}
+    record = run(hosts, "run", "burn", "--device", "ref", "--side", "64", "--products", "2", "--steps", "2", "--warmup", "0", "--selftest",
+                 "0", "--source", "null", "--processors", "2", "--host-memory", "0.3", env=(env, env))
+    assert record["verified"] is True and "walk through its memory" in record["detail"]
+
+
 @pytest.mark.parametrize("brackets", [False, True], ids=["", "brackets"])
 def test_ranks_meet_by_ipv6(hosts, brackets):
     for i in range(2):

@@ -29,6 +29,21 @@ static uint64_t word(size_t i)
 	return i * UINT64_C(0x9e3779b97f4a7c15);
 }
 
+/* Writes the first words in pieces, so that it can be stopped. */
+static void fill_memory(struct jm_host_load_thread *t)
+{
+	const struct jm_host_load *load = t->load;
+
+	while (t->filled < load->n_words && !load->stop) {
+		size_t left = load->n_words - t->filled,
+		       end = t->filled + (left < WALK ? left : WALK);
+
+		for (size_t i = t->filled; i < end; i++)
+			t->words[i] = word(i);
+		t->filled = end;
+	}
+}
+
 /* Reads, checks and writes the words that follow. */
 static void walk(struct jm_host_load_thread *t, size_t n_words)
 {
@@ -54,9 +69,7 @@ static void *serve(void *arg)
 	struct jm_host_load_thread *t = arg;
 	struct jm_host_load *load = t->load;
 
-	for (size_t i = 0; !t->filled && i < load->n_words; i++)
-		t->words[i] = word(i);
-	t->filled = true;
+	fill_memory(t);
 	while (!load->stop) {
 		if (t->words)
 			walk(t, load->n_words);
@@ -123,6 +136,14 @@ int jm_host_load_start(struct jm_host_load *load, struct jm_err *err)
 				load->running, load->n);
 	}
 	return 0;
+}
+
+bool jm_host_load_is_filled(const struct jm_host_load *load)
+{
+	for (int i = 0; i < load->n; i++)
+		if (load->thread[i].filled < load->n_words)
+			return false;
+	return true;
 }
 
 int jm_host_load_check(const struct jm_host_load *load, struct jm_err *err)

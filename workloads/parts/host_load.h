@@ -16,10 +16,10 @@ struct jm_host_load_thread {
 	struct jm_host_load *load;
 	pthread_t id;
 	float y[JM_HOST_LOAD_SIDE][JM_HOST_LOAD_SIDE];
-	uint64_t *words; /* of the host's memory; NULL = none */
-	bool filled;	 /* all of them are written */
-	size_t at;	 /* the word that is next */
-	uint64_t flip;	 /* of the words from there on; the others have the complement */
+	uint64_t *words;       /* of the host's memory; NULL = none */
+	size_t at;	       /* the word that is next */
+	uint64_t flip;	       /* of the words from there on; the others have the complement */
+	_Atomic size_t filled; /* words that have been written */
 	_Atomic long products, passes; /* passes: through all words */
 	_Atomic bool wrong, changed;   /* a product, a word */
 };
@@ -39,6 +39,8 @@ struct jm_host_load {
 int jm_host_load_new(
 	int threads, size_t bytes, uint64_t seed, struct jm_host_load **ret, struct jm_err *err);
 int jm_host_load_start(struct jm_host_load *load, struct jm_err *err);
+/* Has each thread written all its memory? Until then it multiplies nothing. */
+bool jm_host_load_is_filled(const struct jm_host_load *load);
 /* JM_ERANGE: a product differed from the first one, or a word from what was written. Takes NULL, as
  * does the next. */
 int jm_host_load_check(const struct jm_host_load *load, struct jm_err *err);

@@ -103,6 +103,31 @@ static void changed_word_is_noticed(void **unused)
 	jm_host_load_free(load);
 }
 
+/* A stop ends the filling of the memory, too; another start goes on with it. */
+static void filling_ends_at_a_stop(void **unused)
+{
+	struct jm_host_load *load = load_of();
+	struct jm_err err = JM_ERR_INIT;
+
+	(void)unused;
+	load->stop = true;
+	assert_ok(jm_host_load_start(load, &err), err);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(load->thread[i].id, NULL);
+	for (int i = 0; i < THREADS; i++)
+		assert_int_equal(load->thread[i].words[0] | load->thread[i].words[1], 0);
+	assert_false(jm_host_load_is_filled(load));
+	load->running = 0;
+	load->stop = false;
+	run(load);
+	assert_true(jm_host_load_is_filled(load));
+	for (int i = 0; i < THREADS; i++)
+		while (load->thread[i].passes < 1)
+			usleep(100);
+	assert_ok(jm_host_load_check(load, &err), err);
+	jm_host_load_free(load);
+}
+
 static void nothing_is_loaded_without_threads(void **unused)
 {
 	struct jm_err err = JM_ERR_INIT;
@@ -117,7 +142,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {cmocka_unit_test(products_are_right),
 		cmocka_unit_test(wrong_product_is_noticed),
 		cmocka_unit_test(memory_is_walked_through),
-		cmocka_unit_test(changed_word_is_noticed),
+		cmocka_unit_test(changed_word_is_noticed), cmocka_unit_test(filling_ends_at_a_stop),
 		cmocka_unit_test(nothing_is_loaded_without_threads)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
