@@ -74,7 +74,7 @@ static const struct jm_option options[] = {
 		.min = 1,
 		.max = 1 << 20,
 		.fallback = "4096",
-		.help = "its width"},
+		.help = "the width of its layers"},
 	{.name = "batch",
 		JM_BIND(JM_INT, struct state, training.batch),
 		.min = 1,
@@ -92,7 +92,8 @@ static const struct jm_option options[] = {
 		.unit = "",
 		.min = 1,
 		.max = 1e9,
-		.help = "items of one step and GPU; without it those of the response"},
+		.help = "items of one step and GPU, but of " TRAINING
+			"; without it those of the response"},
 	{.name = "noise",
 		JM_BIND(JM_REAL, struct state, noise),
 		.unit = "",
@@ -136,16 +137,35 @@ static int choose_link(const struct jm_sim_gpu *gpu, struct state *s, struct jm_
 	return 0;
 }
 
+/* Options of TRAINING are of no other response, and --step-items is not of it. */
+static int check_options(const struct jm_values *given, bool trains, struct jm_err *err)
+{
+	static const char *const names[] = {"layers", "hidden", "batch", "seq"};
+
+	if (trains && !jm_values_is_default(given, "step-items"))
+		return jm_err_set(err, JM_EUSAGE,
+			"A step of --response " TRAINING
+			" has --batch times --seq tokens; omit --step-items.");
+	for (size_t i = 0; !trains && i < sizeof(names) / sizeof(names[0]); i++)
+		if (!jm_values_is_default(given, names[i]))
+			return jm_err_set(err, JM_EUSAGE,
+				"--%s belongs to --response " TRAINING
+				"; omit it, or give that response.",
+				names[i]);
+	return 0;
+}
+
 static int choose_response(struct jm_work *work, struct state *s, struct jm_err *err)
 {
 	const struct jm_sim_gpu *gpu = jm_sim_registers_name(s->registers)->gpu;
 	bool trains = !strcmp(s->response_name, TRAINING);
 	int i = jm_sim_response_find(gpu, trains ? "product" : s->response_name, err);
+	int code = i < 0 ? i : check_options(work->options, trains, err);
 
-	if (i < 0)
-		return i;
-	if (trains && choose_link(gpu, s, err))
-		return JM_EUSAGE;
+	if (!code && trains)
+		code = choose_link(gpu, s, err);
+	if (code)
+		return code;
 	s->response = &gpu->response[i];
 	s->load = (struct jm_sim_load){.response = i, .seed = work->seed};
 	jm_sim_rate_curve(gpu, s->response, &s->rate);

@@ -391,6 +391,14 @@ bool jm_values_given(const struct jm_values *v, const char *name)
 	return value && value->given;
 }
 
+bool jm_values_is_default(const struct jm_values *v, const char *name)
+{
+	const struct jm_value *value = lookup(v, name);
+	const char *fallback = value ? value->option->fallback : NULL;
+
+	return !value || !value->text || (fallback && !strcmp(value->text, fallback));
+}
+
 /* As an integer field has it: the index of a choice, a duration in nanoseconds. False: no value. */
 static bool whole(const struct jm_value *value, long *ret)
 {

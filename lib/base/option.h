@@ -136,6 +136,9 @@ const struct jm_value *jm_values_get(const struct jm_values *v, const char *name
 double jm_values_number(const struct jm_values *v, const char *name);
 const char *jm_values_text(const struct jm_values *v, const char *name); /* NULL = unset */
 bool jm_values_given(const struct jm_values *v, const char *name);
+/* Does the option have its default? For the options of a case, which names them all, so that it is
+ * not known which the user gave. */
+bool jm_values_is_default(const struct jm_values *v, const char *name);
 /* Writes the values of the rows of jm_values_init to the fields that they are bound to. Texts
  * belong to v. */
 #define JM_FILL(v, ret) jm_values_fill(v, ret, sizeof(*(ret)))

@@ -113,6 +113,20 @@ def test_wrong_words_get_help(args, hint):
     assert hint in sentence(done, USAGE)
 
 
+@pytest.mark.parametrize("args, words", [
+    (("--layers", "2"), "--layers belongs to --response transformer"),
+    (("--response", "resnet50", "--seq", "8192"), "--seq belongs to --response transformer"),
+    (("--response", "transformer", "--step-items", "100"), "omit --step-items"),
+])
+def test_options_of_another_response_are_refused(args, words):
+    done = jm("run", "sim", "--device", "sim:h100x2", "--steps", "2", *args)
+    assert done.returncode != 0 and words in done.stderr, done.stderr
+
+
+def test_defaults_of_another_response_are_none():
+    assert run_json("--device", "sim:h100x2", "--response", "resnet50", "--layers", "32", "--steps", "2")["status"] == "ok"
+
+
 @pytest.mark.parametrize("device", ["sim:h100x9", "cpu"])
 def test_wrong_device_fails_with_its_reason(device):
     done = jm("run", "sim", "--device", device, "--steps", "1")

@@ -350,7 +350,7 @@ static int refuse_own_requests(const struct jm_values *options, struct jm_err *e
 		"arrival", "rate", "lengths", "requests", "input-tokens", "output-tokens", "phase"};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (!jm_load_is_default(options, names[i]))
+		if (!jm_values_is_default(options, names[i]))
 			return jm_err_set(err, JM_EUSAGE,
 				"--%s says what this program asks for, but with --listen clients "
 				"ask; omit one of them.",

@@ -52,14 +52,6 @@ int jm_load_open(struct jm_load *l, const struct jm_work *work, bool text, struc
 	return code || !l->csv ? code : jm_work_output(work, l->csv, l->csv_name, err);
 }
 
-bool jm_load_is_default(const struct jm_values *options, const char *name)
-{
-	const struct jm_value *value = jm_values_get(options, name);
-	const char *fallback = value->option->fallback;
-
-	return !value->text || (fallback && !strcmp(value->text, fallback));
-}
-
 void jm_load_close(struct jm_load *l)
 {
 	jm_arrivals_close(&l->arrivals);

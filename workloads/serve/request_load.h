@@ -116,9 +116,6 @@ void jm_load_restart(struct jm_load *l, double rate, int most);
 json_t *jm_load_search_json(const struct jm_load *l);
 /* The same as a sentence; "" if no rate was looked for. */
 void jm_load_note(const struct jm_load *l, char *out, size_t size);
-/* Does the option have its default? A case names each option, so whether the user gave it is not
- * known. */
-bool jm_load_is_default(const struct jm_values *options, const char *name);
 /*
  * Has another request arrived by now? Its tokens and its intended arrival are in *ret; the caller
  * adds it to the answers before the next call. unfinished: requests under way.

@@ -5,7 +5,7 @@ static int check_prefill(struct serve *s, struct jm_err *err)
 {
 	struct jm_arrivals *a = &s->load.arrivals;
 
-	if (!jm_load_is_default(s->work->options, "output-tokens"))
+	if (!jm_values_is_default(s->work->options, "output-tokens"))
 		return jm_err_set(err, JM_EUSAGE,
 			"With --phase prefill an answer has one token; omit --output-tokens.");
 	a->output = (struct range){1, 1};
