@@ -179,13 +179,15 @@ int jm__meet_interrupted(const struct jm_meet *m, struct jm_err *err)
 	return jm_err_set(err, JM_EINTR, "Interrupted while rank %d waited for others.", m->rank);
 }
 
-/* Ranks first, then guests, then the door. */
+/* Ranks that have come first, then guests, then the door: poll() takes no more than the process may
+ * open. */
 static int poll_all(const struct door *d, struct pollfd *p)
 {
 	int n = 0;
 
 	for (int r = 0; r < d->m->world; r++)
-		p[n++] = (struct pollfd){.fd = d->fd[r], .events = POLLRDHUP};
+		if (d->fd[r] >= 0)
+			p[n++] = (struct pollfd){.fd = d->fd[r], .events = POLLRDHUP};
 	for (int i = 0; i < d->n; i++)
 		p[n++] = (struct pollfd){.fd = d->guest[i].fd, .events = POLLIN};
 	p[n++] = (struct pollfd){.fd = d->listens, .events = POLLIN};
@@ -195,18 +197,18 @@ static int poll_all(const struct door *d, struct pollfd *p)
 static int take_turn(struct door *d, struct jm_err *err)
 {
 	struct pollfd p[JM_MEET_MOST + GUESTS + 1];
-	int world = d->m->world, n = poll_all(d, p);
+	int came = 0, n = poll_all(d, p);
 	int64_t now = jm_clock_now(jm_clock_real());
 
 	if (n < 0)
 		return errno == EINTR ? 0
 				      : jm_err_set(err, JM_EIO, "Waiting for ranks failed: %s.",
 						strerror(errno));
-	for (int r = 0; r < world; r++)
-		if (p[r].revents)
+	for (int r = 0; r < d->m->world; r++)
+		if (d->fd[r] >= 0 && p[came++].revents)
 			return jm__meet_ended(r, err);
 	for (int i = d->n - 1; i >= 0; i--)
-		if ((p[world + i].revents && !listen_to(d, i)) || now > d->guest[i].until_ns)
+		if ((p[came + i].revents && !listen_to(d, i)) || now > d->guest[i].until_ns)
 			send_away(d, i);
 	if (p[n - 1].revents)
 		let_in(d);

@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -384,6 +385,28 @@ static void nobody_waits_for_a_rank_after_the_first_has_gone(void **unused)
 	close(fd);
 }
 
+/* A door waits for more ranks than this process may have files. */
+static void ranks_that_have_not_come_take_no_files(void **unused)
+{
+	struct jm_meet m = meeting(JM_MEET_MOST);
+	struct rlimit few, before;
+	uint16_t port[JM_MEET_MOST];
+	int fd[JM_MEET_MOST];
+	struct jm_err err = JM_ERR_INIT;
+
+	(void)unused;
+	for (int r = 0; r < JM_MEET_MOST; r++)
+		fd[r] = -1;
+	m.until_ns = soon(0.1);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	few = before;
+	few.rlim_cur = 64;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+	assert_int_equal(jm__meet_admit(&m, m.door_fd, fd, port, &err), JM_EIO);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	assert_non_null(strstr(err.text, "Rank 1 has not joined"));
+}
+
 static volatile int interrupts;
 
 static void interrupt(int number)
@@ -474,6 +497,7 @@ int main(void)
 		cmocka_unit_test(ranks_that_contradict_are_refused),
 		cmocka_unit_test(a_rank_that_comes_twice_or_goes_is_named),
 		cmocka_unit_test(nobody_waits_for_a_rank_after_the_first_has_gone),
+		cmocka_unit_test(ranks_that_have_not_come_take_no_files),
 		cmocka_unit_test(a_try_to_connect_can_be_interrupted),
 		cmocka_unit_test(hashes_are_siphash),
 		cmocka_unit_test(addresses_are_read_or_refused),
