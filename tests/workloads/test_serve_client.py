@@ -17,7 +17,7 @@ import pytest
 
 from completion_server import Server
 from fake_gpus import wait_for
-from jm import BIN, jm
+from jm import BIN, catches, jm
 from runs import one
 from serving import SERVE
 
@@ -205,9 +205,9 @@ def test_ctrl_c_keeps_the_record_of_a_run_that_failed(tmp_path):
         client = subprocess.Popen([BIN, *CLIENT, "--url", url, "--seconds", "3600", "--arrival", "poisson", "--rate", "50",
                                    "--retries", "work=1", "--json", path], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         try:
-            assert wait_for(lambda: len(log.read_text().splitlines()) > 20, 120)
+            assert wait_for(lambda: len(log.read_text().splitlines()) > 20 or client.poll() is not None)
             client.send_signal(signal.SIGINT)
-            words = client.communicate(timeout=60)[1]
+            words = client.communicate(timeout=240)[1]
         finally:
             client.kill()
             client.wait()
@@ -217,13 +217,15 @@ def test_ctrl_c_keeps_the_record_of_a_run_that_failed(tmp_path):
     assert record["serving"]["requests_failed"] > 0 and record["serving"]["requests_done"] == 0
 
 
-def test_ctrl_c_ends_the_wait_for_a_server():
-    client = subprocess.Popen([BIN, *CLIENT, "--url", f"http://127.0.0.1:{free_port()}", "--start", "sleep 100"],
-                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+def test_ctrl_c_ends_the_wait_for_a_server(tmp_path):
+    started = tmp_path / "started"
+    client = subprocess.Popen([BIN, *CLIENT, "--url", f"http://127.0.0.1:{free_port()}", "--start", f"touch {started}; exec sleep 1000",
+                               "--ready", "1000s"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
-        time.sleep(1.5)  # earlier, the program ends at once
+        assert wait_for(lambda: started.exists() or client.poll() is not None)
+        assert catches(client.pid, signal.SIGINT)
         client.send_signal(signal.SIGINT)
-        words = client.communicate(timeout=60)[1]
+        words = client.communicate(timeout=240)[1]
     finally:
         client.kill()
         client.wait()

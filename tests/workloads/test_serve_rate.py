@@ -5,13 +5,17 @@ import csv
 import math
 import random
 import re
+import signal
+import subprocess
 import threading
+import time
 
 import numpy
 import pytest
 
 from completion_server import Server
-from jm import jm
+from fake_gpus import wait_for
+from jm import BIN, jm
 from runs import one
 from serving import SERVE
 
@@ -62,6 +66,27 @@ def test_the_run_has_the_rate_that_was_found(tmp_path):
     mean = (times[-1] - times[0]) / (len(times) - 1)
     assert abs(mean * rate - 1) < 5 / math.sqrt(len(times) - 1)
     assert r["serving"]["requests_offered"] < 6 * rate + 20  # those of the trials do not count
+
+
+def test_ctrl_c_ends_the_wait_for_a_request_of_a_trial(tmp_path):
+    """The third request never ends; failures after it end the trial."""
+    programmed = Server(0, tmp_path / "log", ["well", "well", "stall", *["500"] * 1000])
+    threading.Thread(target=programmed.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{programmed.server_address[1]}"
+    words = ["run", "serve-client", "--source", "null", "--url", url, *MAX, "--tpot", "60s", "--silence", "1000s",
+             "--input-tokens", "3", "--output-tokens", "2"]
+    client = subprocess.Popen([BIN, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        assert wait_for(lambda: programmed.n >= 6 or client.poll() is not None)
+        time.sleep(0.3)  # for the end of the trial; an earlier signal is to end the program as well
+        client.send_signal(signal.SIGINT)
+        said = client.communicate(timeout=240)[1]
+    finally:
+        client.kill()
+        client.wait()
+        programmed.shutdown()
+        programmed.server_close()
+    assert client.returncode == 130 and "has not ended" not in said, said
 
 
 def test_bounds_that_no_rate_keeps_are_said(tmp_path):

@@ -214,8 +214,11 @@ static int restart(void *state, struct jm_err *err)
 	struct jm_client *c = state;
 	int code = 0;
 
-	while (!code && c->under_way)
+	while (!code && c->under_way) {
+		if (jm_work_stopped(c->work))
+			return jm_err_set(err, JM_EINTR, "Interrupted during the setup.");
 		code = jm_http_client_poll(c->http, STEP_NS, err);
+	}
 	for (int i = 0; i < c->load.answers.n; i++)
 		jm_event_stream_close(&c->flow[i].stream);
 	memset(c->failed, 0, sizeof(c->failed));
