@@ -131,7 +131,8 @@ static void explain(
 	if (steady == n)
 		jm_text_format(out, size,
 			"Figures are of the requests that were done in the steady window, and "
-			"joules those of that window; the table of settings is of all measured steps.");
+			"joules those of that window; the table of settings is of all measured "
+			"steps.");
 	else
 		jm_text_format(out, size,
 			"%s too short for a steady window: the figures are of all requests%s, "
