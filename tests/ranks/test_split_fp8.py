@@ -31,8 +31,9 @@ def test_scales_change_what_is_computed(alone):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_losses_are_those_of_one_rank(alone, way):
-    """Stages have the same products with the same scales; a part of a matrix has a maximum of its own."""
+    """Stages have the same products with the same scales, until an order of sums decides how a value is rounded to 8 bits; a part
+    of a matrix has a maximum of its own."""
     shared = losses("fp8", way)
-    assert shared == pytest.approx(alone, rel=1e-9 if way == "chunks" else 3e-4)
-    if way != "chunks":  # 3e-4 is more than what 8 bits change, so this alone shows that they are used
-        assert shared != pytest.approx(losses("bf16", way), rel=2e-6)
+    assert shared == pytest.approx(alone, rel=3e-4)
+    assert way != "chunks" or shared[:5] == pytest.approx(alone[:5], rel=1e-6)
+    assert shared != pytest.approx(losses("bf16", way), rel=2e-6)  # 3e-4 is more than what 8 bits change
