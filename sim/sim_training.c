@@ -4,8 +4,8 @@
 #include <math.h>
 
 #define GRADIENT_BYTES 2 /* of a parameter: bf16 */
-#define PARAMETER_TIMES                                                                            \
-	12 /* of hidden^2: four matrices of attention, two of four times the width */
+/* of hidden^2: four matrices of attention, two of four times the width */
+#define PARAMETER_TIMES 12
 
 static double parameters_of_layer(const struct jm_sim_training *t)
 {

@@ -312,7 +312,8 @@ void jm_update_from_first(struct jm_graph *g, struct jm_tensor *grads)
 	g->n_update++;
 }
 
-/* What all ranks that share the model, or a stage of it, have. */
+/* Makes gradients the same on all ranks that share the model, or a stage of it, where the parameter
+ * is whole on each. */
 static void make_equal(struct jm_graph *g, const struct update *u)
 {
 	struct jm_tensor *tied = grads_of_kinds(g, u, TIED_MATRICES, TIED_MATRICES);

@@ -53,9 +53,9 @@ struct jm_node *jm_update_node(struct jm_graph *g, const struct jm_adamw *how,
  * are summed, and those of two stages (pipeline_parallel.h) added. */
 void jm_update_sum_parts(struct jm_graph *g, struct jm_tensor *summed, struct jm_tensor *tied);
 /*
- * Behind it: gradients of whole parameters, or NULL, become those of the first of the ranks that
- * share the stage. Each of these has the sum over its own group of ranks, and groups of three or
- * more may add in different orders (NCCL).
+ * After jm_update_sum_parts: gradients of whole parameters, or NULL, become those of the first of
+ * the ranks that share the stage. Each of these has the sum over its own group of ranks, and groups
+ * of three or more may add in different orders (NCCL).
  */
 void jm_update_from_first(struct jm_graph *g, struct jm_tensor *grads);
 /* The global norm from what each of these ranks counts. */

@@ -438,7 +438,8 @@ static void add_own_norm(const struct plan *p)
 	jm_graph_node(p->g, JM_OP_NORM, OPS(x ? x : more, x ? more : NULL), OPS(p->s->own_norm));
 }
 
-/* What all ranks that share the model, or a stage of it, have. */
+/* Makes gradients the same on all ranks that share the model, or a stage of it, where the parameter
+ * is whole on each. */
 static void make_equal(const struct plan *p)
 {
 	struct jm_tensor *tied = own_grads_of(p, TIED, TIED);

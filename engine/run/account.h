@@ -44,7 +44,7 @@ int jm_account_new(const struct jm_device *d, const struct jm_account_counts *co
 void jm_account_free(struct jm_account *a);
 void jm_account_count_by(struct jm_account *a, const struct jm_waits *clock); /* waits.h */
 void jm_account_reset(struct jm_account *a); /* discards the steps so far */
-/* Of so many steps; the device has finished them. */
+/* Means over that many steps, which the device has finished. */
 struct jm_account_time jm_account_time(struct jm_account *a, long steps);
 
 #endif

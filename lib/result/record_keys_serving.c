@@ -94,10 +94,10 @@ const struct jm_key jm__serving_keys[] = {
 	{POSITIVE("goodput", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "1/s",
 		.meaning =
 			"requests per second that keep --ttft and --tpot: of those that end in the "
-			"window, or where it is that of arrivals, that arrive in it, up to the "
-			"first one that the end of the run left undecided; without a window from "
-			"the first arrival to the last end; null without such a bound, or if the "
-			"undecided one is the first"},
+			"window; if the window is one of arrivals, of those that arrive in it, up "
+			"to the first whose bounds were not decided when the run ended; without a "
+			"window, of those from the first arrival to the last end; null without "
+			"such a bound, or if the first of them was not decided"},
 	{FLAG("p99_in_bounds", JM_KEY_NULL | JM_KEY_OPTIONAL),
 		.meaning = "whether the 99th percentiles of ttft and tpot keep --ttft and --tpot, "
 			   "if a failed request takes for ever; null without such a bound, or if "

@@ -30,8 +30,8 @@ static const struct jm_key communication_rank_keys[] = {
 	{POSITIVE("compute_s", JM_KEY_NULL), .unit = "s",
 		.meaning =
 			"of a step without the waits below: computation, also beside transfers, "
-			"and pauses; null = unknown: the mean of the waits includes the last step "
-			"and step_s does not, and the waits are longer"},
+			"and pauses; null = unknown: the waits are longer than the step, because a "
+			"device rounds its times"},
 	{POSITIVE("exposed_s", JM_KEY_NULL), .unit = "s",
 		.meaning = "of a step: the rank waited for transfers of the update and did not "
 			   "compute; null = there were none"},

@@ -67,7 +67,7 @@ static int open_failed(const char *path, enum jm_store_mode mode, struct jm_err 
 		strerror(e));
 }
 
-/* Who made it was killed before the first transaction was complete. */
+/* The file is empty, or its writer was killed before the first transaction was complete. */
 int jm__store_nothing(const char *path, struct jm_err *err)
 {
 	return jm_err_set(err, JM_ENOENT, "Nothing was stored in '%s'; it is empty.", path);

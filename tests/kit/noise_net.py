@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The U-Net of Stable Diffusion and its sampler, by NumPy; not a test. Images are [samples,channels,rows,columns]."""
-import math
-
 import numpy
+
+from fourier_net import gelu
 
 STEPS = 1000
 KEPT = numpy.cumprod(1 - numpy.linspace(0.00085 ** 0.5, 0.012 ** 0.5, STEPS) ** 2)  # of the picture's variance, after each step of noise
@@ -15,10 +15,6 @@ def noisy(x, noise, at):
 
 def silu(x):
     return x / (1 + numpy.exp(-x))
-
-
-def gelu(x):
-    return x * (1 + numpy.vectorize(math.erf)(x / math.sqrt(2))) / 2
 
 
 def softmax(x):

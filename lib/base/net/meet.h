@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Processes that were started apart meet by TCP, and each gets a connection to every other. All
- * know a secret, which is never sent: both ends of a connection prove that they know it. Whoever
- * does not is refused after a few seconds at most, whatever it sends, and the others are not held
- * up. What is sent afterwards is neither encrypted nor signed: the network between the hosts is
- * trusted, as by NCCL and MPI.
+ * Processes that were started apart meet by TCP: each gets a connection to every other, or in a
+ * star one to rank 0 alone. All know a secret, which is never sent: both ends of a connection prove
+ * that they know it. Whoever does not is refused after a few seconds at most, whatever it sends,
+ * and the others are not held up. What is sent afterwards is neither encrypted nor signed: the
+ * network between the hosts is trusted, as by NCCL and MPI.
  */
 #ifndef JM_MEET_H
 #define JM_MEET_H

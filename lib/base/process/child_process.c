@@ -150,8 +150,7 @@ static int explain(int why, const char *name, struct jm_err *err)
 			err, JM_EIO, "'%s' was not started: its preparation failed.", name);
 	if ((why == ENOENT || why == ENOTDIR) && strpbrk(name, " ;|&<>"))
 		return jm_err_set(err, JM_ENOENT,
-			"There is no command of the name '%s'; a line for a shell is given to one: "
-			"sh -c '...'.",
+			"There is no command '%s'; to run a line of a shell, give sh -c '...'.",
 			name);
 	if (why == ENOENT || why == ENOTDIR)
 		return jm_err_set(err, JM_ENOENT,

@@ -5,9 +5,9 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/* Of a rank on this host a launcher has three; of ranks that were started apart the gang, its
- * heartbeat and a transport or launcher have one of each; the rest is for guests at a door
- * (meet_door.c). */
+/* A launcher has three files open for each rank on this host; a rank that was started apart has
+ * one of the gang, one of its heartbeat, and one of a transport or launcher for each other rank.
+ * The rest is for guests at a door (meet_door.c). */
 #define WANTED(ranks) (3 * (rlim_t)(ranks) + 640)
 #define NEEDED(ranks) (3 * (rlim_t)(ranks) + 64)
 

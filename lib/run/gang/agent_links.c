@@ -13,8 +13,8 @@
 
 #define ANSWER_NS  (5 * JM_SECOND)
 #define AGAIN_S	   10.0
-#define PATIENT_NS (JM_SECOND / 20) /* for the clock of a host, and less with many: */
-#define ALL_NS	   JM_SECOND
+#define PATIENT_NS (JM_SECOND / 20) /* for the clock of a host, at most */
+#define ALL_NS	   JM_SECOND	    /* for those of all hosts */
 
 void jm_rank_host_own(struct jm_ctx *ctx, struct jm_rank_host *ret)
 {
