@@ -329,7 +329,7 @@ enum MHD_Result jm__answer_on_request(void *arg, struct MHD_Connection *client, 
 	if (*n_upload) {
 		if (e->asked.n + *n_upload >= JM_ANSWER_BODY)
 			return MHD_NO; /* the connection is closed */
-		if (e->is_cut || !take_body(e, upload, *n_upload))
+		if (!e->is_cut && !take_body(e, upload, *n_upload))
 			forget_body(e);
 		*n_upload = 0;
 		return MHD_YES;

@@ -234,9 +234,9 @@ static int start_threads(struct burn *s, int threads, struct jm_err *err)
 	if (!code)
 		code = jm_host_load_start(s->host, err);
 	while (!code && !jm_host_load_is_filled(s->host)) {
-		if (jm_work_stopped(s->kernel.work))
-			return jm_err_set(err, JM_EINTR, "Interrupted during the setup.");
-		jm_sleep_until(sleeper, jm_clock_now(sleeper->clock) + LOOK_NS);
+		code = jm_work_interrupted(s->kernel.work, err);
+		if (!code)
+			jm_sleep_until(sleeper, jm_clock_now(sleeper->clock) + LOOK_NS);
 	}
 	return code;
 }
@@ -342,11 +342,13 @@ static int compare_product(struct burn *s, int i, struct jm_err *err)
 /* A step is that of all ranks, which therefore do as many. */
 static int add_ranks(struct burn *s, struct jm_step *ret, struct jm_err *err)
 {
-	double *sum[] = {&ret->items, &ret->flops_model, &ret->flops_executed, &ret->bytes};
-	int code = 0;
+	double sum[] = {ret->items, ret->flops_model, ret->flops_executed, ret->bytes};
+	int code = jm_comm_sum(&s->gang.control, sum, sizeof sum / sizeof *sum, err);
 
-	for (size_t i = 0; s->gang.control.transport && i < sizeof sum / sizeof *sum && !code; i++)
-		code = jm_comm_sum(&s->gang.control, sum[i], 1, err);
+	ret->items = sum[0];
+	ret->flops_model = sum[1];
+	ret->flops_executed = sum[2];
+	ret->bytes = sum[3];
 	return code;
 }
 

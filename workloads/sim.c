@@ -25,7 +25,6 @@
 
 struct state {
 	struct jm_work *work;
-	struct jm_sleeper *sleeper;
 	struct jm_sim_registers *registers;
 	const char *response_name;
 	const struct jm_sim_response *response;
@@ -204,8 +203,7 @@ static void describe(struct jm_work *work, const struct state *s)
 		work->unit = "token";
 		snprintf(work->detail, sizeof(work->detail),
 			"simulated training of a transformer, %ld layers of %ld, %ld x %ld tokens "
-			"on "
-			"each GPU",
+			"on each GPU",
 			t->layers, t->hidden, t->batch, t->seq);
 		return;
 	}
@@ -235,7 +233,6 @@ static int sim_setup(struct jm_work *work, void **ret_state, struct jm_err *err)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the simulated work.");
 	JM_FILL(work->options, s);
 	s->work = work;
-	s->sleeper = work->sleeper;
 	rc = open_node(work, s, err);
 	if (!rc)
 		rc = choose_response(work, s, err);
@@ -306,7 +303,7 @@ static double step_seconds(struct state *s)
 static int sim_step(void *state, struct jm_step *ret, struct jm_err *err)
 {
 	struct state *s = state;
-	int64_t now = jm_clock_now(s->sleeper->clock);
+	int64_t now = jm_clock_now(s->work->sleeper->clock);
 	int rc = s->loaded ? 0 : jm_sim_registers_load(s->registers, &s->load, err);
 
 	if (rc)
@@ -316,7 +313,7 @@ static int sim_step(void *state, struct jm_step *ret, struct jm_err *err)
 		s->end_ns = now;
 	s->loaded = true;
 	s->end_ns += llround(step_seconds(s) * 1e9);
-	if (jm_sleep_until(s->sleeper, s->end_ns))
+	if (jm_sleep_until(s->work->sleeper, s->end_ns))
 		return jm_err_set(err, JM_EINTR, "The simulated step was interrupted.");
 	*ret = (struct jm_step){
 		.items = s->items * s->gpus,
@@ -368,7 +365,7 @@ static json_t *communication_json(const struct state *s)
 	return json;
 }
 
-/* There is nothing to get wrong. */
+/* A simulation has no result to check; adds the exchange of a training to the record. */
 static int sim_verify(void *state, struct jm_err *err)
 {
 	struct state *s = state;

@@ -231,15 +231,12 @@ bool jm_help_workload(const struct jm_cli *cli)
 	const char *name = cli->args[0];
 	FILE *out = cli->out;
 	int width = cli->width;
-	const struct jm_workload *w = jm_work_find(name, NULL);
-	const struct jm_model *model = NULL;
-	const struct jm_preset *preset;
+	const struct jm_model *model;
+	const struct jm_workload *w = jm_work_find(name, &model);
 
 	if (!w)
 		return false;
 	fprintf(out, "joulemark run [options] %s [workload's options]\n\n", name);
-	if (jm_model_find(name, &model, &preset, NULL))
-		model = NULL;
 	print_summary(w, model, out, width);
 	if (!w->options || !w->options->name)
 		return true;

@@ -103,13 +103,17 @@ static void add_extras(
 	}
 }
 
+/* What the time of a line has behind its seconds. */
+static int tenths_of(const struct jm_watch_show *show)
+{
+	return show->interval_ns < JM_SECOND ? TENTHS : 0;
+}
+
 static void make_columns(const struct jm_watch_show *show, struct columns *c)
 {
 	char label[LABEL + 1];
 
-	*c = (struct columns){
-		.room = (show->width - CLOCK - (show->interval_ns < JM_SECOND ? TENTHS : 0)) /
-			COLUMN};
+	*c = (struct columns){.room = (show->width - CLOCK - tenths_of(show)) / COLUMN};
 	if (c->room > MOST)
 		c->room = MOST;
 	add_totals(show, c);
@@ -142,7 +146,7 @@ static void put_head(const struct columns *c, int tenths, FILE *out)
 static void put_text(struct jm_watch_show *show, FILE *out, int64_t wall_ns)
 {
 	time_t wall = (time_t)(wall_ns / JM_SECOND);
-	int tenths = show->interval_ns < JM_SECOND ? TENTHS : 0;
+	int tenths = tenths_of(show);
 	struct columns c;
 	char clock[16];
 	struct tm tm;

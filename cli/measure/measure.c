@@ -276,9 +276,8 @@ static int run_command(struct measurement *m)
 	const struct jm_repeat_calls calls = {launch, m->store.path ? store_ended : NULL, m};
 
 	if (!m->repeats) {
-		int rc;
+		int rc = m->tune ? jm_tune_begin(m->tune, m->cli) : 0;
 
-		rc = m->tune ? jm_tune_begin(m->tune, m->cli) : 0;
 		if (!rc)
 			rc = launch(m, &what, &m->outcome);
 		if (m->tune)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The command `set`. */
-#include "base/text/json.h"
 #include "cli/frame/cli.h"
 #include "cli/frame/device_option.h"
 #include "cli/frame/json_option.h"

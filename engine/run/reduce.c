@@ -380,15 +380,17 @@ int jm_reduce_start_in_order(
 	struct jm_program *p, const struct jm_comm *comm, struct jm_transfer *t, struct jm_err *err)
 {
 	struct jm_reduction *r = p->reduction;
-	bool aside = p->graph->by_host;
-	int code = aside ? follow_compute(r, err) : 0;
+	int code;
 
-	t->stream = aside ? r->stream : r->compute;
+	t->stream = p->graph->by_host ? r->stream : r->compute;
+	if (!p->graph->by_host)
+		return comm->transport->start(comm->state, t, err);
+	code = follow_compute(r, err);
 	if (!code)
 		code = comm->transport->start(comm->state, t, err);
-	if (!code && aside)
+	if (!code)
 		code = jm_event_record(&r->done, JM_QUEUE_COMM, err);
-	return code || !aside ? code : jm_event_follow(&r->done, JM_QUEUE_COMPUTE, err);
+	return code ? code : jm_event_follow(&r->done, JM_QUEUE_COMPUTE, err);
 }
 
 static int run_in_order(

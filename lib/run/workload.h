@@ -70,8 +70,7 @@ struct jm_work {
 	int gang_fd;	   /* of the file that its ranks share (comm/comm.h); -1 = none */
 	const struct jm_meet *
 		meet; /* where ranks of several hosts meet instead (base/net/meet.h); NULL = there is none */
-	/* Has the case been asked to end? For loops of setup, which then return JM_EINTR; see
-	 * jm_work_stopped. NULL = it never is. */
+	/* Has the case been asked to end? See jm_work_interrupted. NULL = it never is. */
 	bool (*stopped)(void *arg);
 	void *stopped_arg;
 	/* filled while it runs: */
@@ -104,9 +103,12 @@ static inline int jm_work_world(const struct jm_work *work)
 	return work->world > 1 ? work->world : 1;
 }
 
-static inline bool jm_work_stopped(const struct jm_work *work)
+/* For loops of setup. JM_EINTR: the case has been asked to end; 0: it goes on. */
+static inline int jm_work_interrupted(const struct jm_work *work, struct jm_err *err)
 {
-	return work->stopped && work->stopped(work->stopped_arg);
+	if (!work->stopped || !work->stopped(work->stopped_arg))
+		return 0;
+	return jm_err_set(err, JM_EINTR, "Interrupted during the setup.");
 }
 
 struct jm_workload {

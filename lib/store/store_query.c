@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define VIEWS "'results', 'records' and 'cases'"
+
 struct watch {
 	char refused[160]; /* "" = nothing was */
 };
@@ -101,22 +103,19 @@ static int prepare(struct jm_store *s, const char *sql, sqlite3_stmt **ret, cons
 	struct jm_err *err)
 {
 	struct watch w = {""};
+	const char *why;
 	int rc;
 
 	sqlite3_set_authorizer(s->db, allow, &w);
 	rc = sqlite3_prepare_v2(s->db, sql, -1, ret, ret_rest);
 	sqlite3_set_authorizer(s->db, NULL, NULL);
+	why = sqlite3_errmsg(s->db);
 	if (*w.refused)
 		rc = jm_err_set(err, JM_EUSAGE,
-			"A query may only read the views 'cases', 'records' and 'results', but it "
-			"uses %s.",
-			w.refused);
+			"A query may only read the views " VIEWS ", but it uses %s.", w.refused);
 	else if (rc)
-		rc = jm_err_set(err, JM_EUSAGE, "SQLite does not accept the query: %s%s.",
-			sqlite3_errmsg(s->db),
-			strstr(sqlite3_errmsg(s->db), "no such table")
-				? "; the views are 'results', 'records' and 'cases'"
-				: "");
+		rc = jm_err_set(err, JM_EUSAGE, "SQLite does not accept the query: %s%s.", why,
+			strstr(why, "no such table") ? "; the views are " VIEWS : "");
 	else if (!*ret || !sqlite3_stmt_readonly(*ret))
 		rc = jm_err_set(err, JM_EUSAGE,
 			"The query is not a SELECT; write it as 'SELECT ... FROM results'.");

@@ -110,6 +110,14 @@ static const char *common_scope(const struct jm_group_series *s)
 	return scope;
 }
 
+bool jm_group_has_metric(const struct jm_grouping *g, const struct jm_group_series *s, int metric)
+{
+	for (int i = s->first_point; i < s->first_point + s->n_points; i++)
+		if (g->point[i].stat[metric].n)
+			return true;
+	return false;
+}
+
 void jm_text_sum(const struct jm_group_series *s, char *out, size_t size)
 {
 	const char *scope = common_scope(s);

@@ -15,6 +15,8 @@ void jm_text_question(const struct jm_grouping *g, const struct jm_group_series 
 /* "per GPU" where the one control was set on several devices; "" = it was not. */
 void jm_text_per(
 	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size);
+/* Has a setting of the series a value of the metric? */
+bool jm_group_has_metric(const struct jm_grouping *g, const struct jm_group_series *s, int metric);
 /* "4 GPUs", "5 meters": what power and energy are sums over; "" of one meter. */
 void jm_text_sum(const struct jm_group_series *s, char *out, size_t size);
 /* Both as a sentence; false: one of them is "". */

@@ -28,11 +28,9 @@ void jm_text_origins(const struct jm_grouping *g, char *out, size_t size)
 
 const char *jm_text_energy_origin(const struct jm_grouping *g, const struct jm_group_series *s)
 {
-	bool known = false;
+	bool known = s->has_energy && jm_group_has_metric(g, s, JM_M_WATTS);
 
-	for (int i = s->first_point; i < s->first_point + s->n_points; i++)
-		known = known || g->point[i].stat[JM_M_WATTS].n;
-	return s->has_energy && known ? jm_origin_name(s->origin) : "";
+	return known ? jm_origin_name(s->origin) : "";
 }
 
 void jm_text_energy(

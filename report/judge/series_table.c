@@ -48,14 +48,6 @@ static bool varies(const struct jm_grouping *g, const struct jm_group_series *s,
 	return false;
 }
 
-static bool known(const struct jm_grouping *g, const struct jm_group_series *s, int metric)
-{
-	for (int i = s->first_point; i < s->first_point + s->n_points; i++)
-		if (g->point[i].stat[metric].n)
-			return true;
-	return false;
-}
-
 static bool one_device(const struct jm_grouping *g, const struct jm_group_series *s)
 {
 	for (int i = s->first_point; i < s->first_point + s->n_points; i++)
@@ -74,7 +66,8 @@ static void add_metric(const struct jm_grouping *g, const struct jm_group_series
 	const char *prefix;
 	double largest = 0, factor;
 
-	if (!known(g, s, metric) || (metric == JM_M_THROUGHPUT_DEVICE && one_device(g, s)))
+	if (!jm_group_has_metric(g, s, metric) ||
+		(metric == JM_M_THROUGHPUT_DEVICE && one_device(g, s)))
 		return;
 	for (int i = s->first_point; i < s->first_point + s->n_points; i++)
 		if (g->point[i].stat[metric].n)
@@ -142,6 +135,13 @@ static bool listed(const char *list, const char *name)
 	return false;
 }
 
+bool jm_grid_lists(const struct jm_grouping *g, const char *name)
+{
+	const char *list = g->options.columns;
+
+	return list && (!strcmp(list, "all") || listed(list, name));
+}
+
 /* Have the settings failed runs, outliers, or unequally many runs? */
 static bool runs_matter(const struct jm_grouping *g, const struct jm_group_series *s)
 {
@@ -155,17 +155,13 @@ static bool runs_matter(const struct jm_grouping *g, const struct jm_group_serie
 
 bool jm_grid_says_runs(const struct jm_grouping *g, const struct jm_group_series *s)
 {
-	const char *list = g->options.columns;
-
-	return list ? !strcmp(list, "all") || listed(list, "n") : runs_matter(g, s);
+	return g->options.columns ? jm_grid_lists(g, "n") : runs_matter(g, s);
 }
 
 static bool wants(const struct jm_grouping *g, const struct jm_group_series *s, const char *name)
 {
-	const char *list = g->options.columns;
-
-	if (list)
-		return !strcmp(list, "all") || listed(list, name);
+	if (g->options.columns)
+		return jm_grid_lists(g, name);
 	return !strcmp(name, "n") && runs_matter(g, s);
 }
 

@@ -8,6 +8,8 @@
 
 /* --columns names columns that there are. */
 int jm_grid_check_columns(const struct jm_grouping *g, struct jm_err *err);
+/* Does --columns name the column, or all? */
+bool jm_grid_lists(const struct jm_grouping *g, const char *name);
 /* Has the table a column with the number of runs? If not, every setting has the same. */
 bool jm_grid_says_runs(const struct jm_grouping *g, const struct jm_group_series *s);
 /* The table of a family: its axes are the first columns. */

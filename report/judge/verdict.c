@@ -161,24 +161,27 @@ static bool fits(const struct jm_grouping *g, int point)
 	       watts->mean + half_width(watts) <= g->options.objective_number;
 }
 
+/* Would it be but for its interval? */
+static bool fits_by_mean(const struct jm_grouping *g, int point)
+{
+	const struct jm_stat *watts = &g->point[point].stat[JM_M_WATTS];
+
+	return watts->n > 0 && isfinite(watts->half_width) &&
+	       watts->mean <= g->options.objective_number && !fits(g, point);
+}
+
 int jm_verdict_within_missed(
 	const struct jm_grouping *g, const struct jm_group_series *s, const struct jm_verdict *v)
 {
+	const int speed = JM_M_THROUGHPUT;
 	int missed = -1;
 
-	for (int i = s->first_point; i < s->first_point + s->n_points; i++) {
-		const struct jm_stat *watts = &g->point[i].stat[JM_M_WATTS];
-
-		if (g->options.objective == JM_OBJECTIVE_POWER && v->leading >= 0 &&
-			takes_part(&g->point[i], JM_M_THROUGHPUT) && watts->n > 0 && !fits(g, i) &&
-			isfinite(watts->half_width) && watts->mean <= g->options.objective_number &&
-			better(JM_M_THROUGHPUT, g->point[i].stat[JM_M_THROUGHPUT].mean,
-				g->point[missed < 0 ? v->leading : missed]
-					.stat[JM_M_THROUGHPUT]
-					.mean))
-			missed = i;
-	}
-	return missed;
+	if (g->options.objective == JM_OBJECTIVE_POWER && v->leading >= 0)
+		missed = find_leading(g, s, speed, fits_by_mean);
+	return missed >= 0 && better(speed, g->point[missed].stat[speed].mean,
+				      g->point[v->leading].stat[speed].mean)
+		       ? missed
+		       : -1;
 }
 
 bool jm_verdict_within_tied(const struct jm_grouping *g, const struct jm_verdict *v, int point)

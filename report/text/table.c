@@ -14,6 +14,7 @@
 #include "report/judge/meaning.h"
 #include "report/judge/next_command.h"
 #include "report/judge/sentence.h"
+#include "report/judge/series_table.h"
 #include "report/judge/soft_control.h"
 #include "report/judge/verdict.h"
 #include "report/model/family.h"
@@ -149,10 +150,8 @@ static void put_note(const struct jm_grouping *g, const char *text, FILE *out)
 /* Is there a column of median or maximum power over several meters? */
 static bool says_sums(const struct jm_grouping *g, const struct jm_group_series *s)
 {
-	const char *list = g->options.columns;
-
-	return s->has_energy && s->n_meters > 1 && list &&
-	       (!strcmp(list, "all") || strstr(list, "watts_median") || strstr(list, "watts_max"));
+	return s->has_energy && s->n_meters > 1 &&
+	       (jm_grid_lists(g, "watts_median") || jm_grid_lists(g, "watts_max"));
 }
 
 /* What to note about the runs, the user's figures, and how many nodes a rack feeds. */
@@ -198,12 +197,10 @@ static void put_relative(const struct jm_grouping *g, const struct jm_group_seri
 static void put_edp(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
 {
 	const char *list = g->options.columns;
-	bool known = false;
 	char text[160];
 
-	for (int i = s->first_point; i < s->first_point + s->n_points; i++)
-		known = known || g->point[i].stat[JM_M_EDP].n;
-	if (!known || (list && strcmp(list, "all") != 0 && !strstr(list, "edp")))
+	if (!jm_group_has_metric(g, s, JM_M_EDP) ||
+		(list && strcmp(list, "all") != 0 && !strstr(list, "edp")))
 		return;
 	jm_text_meaning(g, s->item, JM_M_EDP, text, sizeof(text));
 	jm_text_wrap(out, text, 2, 4, g->options.width);

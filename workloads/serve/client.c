@@ -81,10 +81,8 @@ static json_t *wait_ready(struct jm_client *c, struct jm_err *err)
 	int status;
 
 	while (!models && why.code != JM_EPERM && jm_clock_now(clock) < until) {
-		if (jm_work_stopped(c->work)) {
-			jm_err_set(err, JM_EINTR, "Interrupted during the setup.");
+		if (jm_work_interrupted(c->work, err))
 			return NULL;
-		}
 		if (jm_server_has_ended(&c->server, c->work->ctx, &status)) {
 			jm_err_set(err, JM_EIO,
 				"The server of --start ended with status %d before it answered "
@@ -215,8 +213,9 @@ static int restart(void *state, struct jm_err *err)
 	int code = 0;
 
 	while (!code && c->under_way) {
-		if (jm_work_stopped(c->work))
-			return jm_err_set(err, JM_EINTR, "Interrupted during the setup.");
+		code = jm_work_interrupted(c->work, err);
+		if (code)
+			return code;
 		code = jm_http_client_poll(c->http, STEP_NS, err);
 	}
 	for (int i = 0; i < c->load.answers.n; i++)
@@ -231,10 +230,9 @@ static int search_step(void *state, struct jm_err *err)
 {
 	const struct jm_client *c = state;
 	struct jm_step step;
+	int code = jm_work_interrupted(c->work, err);
 
-	if (jm_work_stopped(c->work))
-		return jm_err_set(err, JM_EINTR, "Interrupted during the setup.");
-	return client_step(state, &step, err);
+	return code ? code : client_step(state, &step, err);
 }
 
 static int unfinished(const void *state)

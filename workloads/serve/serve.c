@@ -175,8 +175,7 @@ static int choose_shape(struct serve *s, struct jm_step_shape *ret, struct jm_er
 	if (s->pages && s->pages < ret->pages_each && !s->listen)
 		return jm_err_set(err, JM_EUSAGE,
 			"Requests of up to %lld tokens need %lld pages of the cache; --cache-pages "
-			"is "
-			"%d.",
+			"is %d.",
 			(long long)most, (long long)ret->pages_each, s->pages);
 	ret->narrow_cache = s->kv == JM_CACHE_F8E4M3;
 	ret->pages = s->pages ? s->pages : ret->pages_each * s->running;
@@ -335,10 +334,9 @@ static int step_of_setup(void *state, struct jm_err *err)
 {
 	const struct serve *s = state;
 	struct jm_step step;
+	int code = jm_work_interrupted(s->work, err);
 
-	if (jm_work_stopped(s->work))
-		return jm_err_set(err, JM_EINTR, "Interrupted during the setup.");
-	return jm_serve_step(state, &step, err);
+	return code ? code : jm_serve_step(state, &step, err);
 }
 
 /* All prompts are computed. */
@@ -564,10 +562,13 @@ static int served_options(const char *name, const struct jm_option **ret, struct
 	const struct jm_model *model = NULL;
 	int code = jm_model_find(name, &model, &preset, err);
 
-	if (model && !model->step)
+	if (code)
+		return code;
+	if (!model->step)
 		return jm_err_set(err, JM_EUSAGE, "Model %s cannot be served; use --model llama.",
 			model->name);
-	return code ? code : jm_model_options(name, ret, err);
+	*ret = model->options;
+	return 0;
 }
 
 const struct jm_workload jm_workload_serve = {

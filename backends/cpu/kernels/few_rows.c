@@ -32,7 +32,7 @@ JM_INLINE int64_t step_of(bool bf16)
 /* Elements of a row of a in scratch. */
 static int64_t row_length(const struct cpu_gemm *g)
 {
-	return (g->k + 2 * JM_VL - 1) / (2 * JM_VL) * (2 * JM_VL);
+	return jm_up(g->k, 2 * JM_VL);
 }
 
 static size_t few_scratch(const struct cpu_gemm *g)

@@ -202,8 +202,7 @@ struct run {
 
 static int64_t run_length(const struct cpu_relative *p)
 {
-	return jm_up(RUN, p->channels) > p->points * p->channels ? p->points * p->channels
-								 : jm_up(RUN, p->channels);
+	return jm_min64(jm_up(RUN, p->channels), p->points * p->channels);
 }
 
 /* Doubles of a thread. */

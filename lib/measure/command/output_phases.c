@@ -46,14 +46,14 @@ static void free_name(const char *name, char *out, size_t size)
 static void on_line(void *arg, const struct jm_mark *line)
 {
 	struct jm_output_phases *p = arg;
-	bool again = !strcmp(line->name, p->name);
+	bool again = !strcmp(line->name, p->name), other = p->n && !again;
 	char name[sizeof(line->name) + 8];
 
 	p->again += again;
-	p->other = p->other || (p->n && !again);
+	p->other = p->other || other;
 	if ((again && !p->at_end) || p->n > MOST)
 		return;
-	p->burst = p->burst || (p->n && !again && line->t_ns == p->read_ns);
+	p->burst = p->burst || (other && line->t_ns == p->read_ns);
 	p->read_ns = line->t_ns;
 	p->t_ns = line->t_ns > p->t_ns ? line->t_ns : p->t_ns;
 	snprintf(p->name, sizeof(p->name), "%s", line->name);

@@ -257,11 +257,12 @@ static int start_rank(
 
 static int local_start(const struct jm_launch *what, struct jm_rank *rank, struct jm_err *err)
 {
-	int gang = -1, rc = what->world > 1 ? jm_open_files_allow(what->world, err) : 0;
+	int gang = -1, rc = 0;
 
-	if (rc)
-		return rc;
 	if (what->world > 1) {
+		rc = jm_open_files_allow(what->world, err);
+		if (rc)
+			return rc;
 		gang = memfd_create("gang", MFD_CLOEXEC);
 		if (gang < 0)
 			return jm_err_set(err, JM_EIO,

@@ -118,10 +118,14 @@ static void on_progress(struct jm__child *c, const struct jm_frame *f)
 	struct jm_frame_progress p;
 	struct jm_case_progress told;
 
-	if (f->size != sizeof(p) || !c->o->progress)
+	if (f->size != sizeof(p))
 		return;
 	memcpy(&p, f->data, sizeof(p));
 	p.phase[sizeof(p.phase) - 1] = '\0';
+	/* the worker sends one when it begins its measured phase */
+	c->has_begun = c->has_begun || !strncmp(p.phase, "steady", strlen("steady"));
+	if (!c->o->progress)
+		return;
 	p.unit[sizeof(p.unit) - 1] = '\0';
 	jm_text_tame(p.unit);
 	told = (struct jm_case_progress){.phase = p.phase,
@@ -257,17 +261,6 @@ static int on_json(
 	return rc;
 }
 
-/* The worker sends one of these when it begins its measured phase. */
-static bool is_of_measured_phase(const struct jm_frame *f)
-{
-	struct jm_frame_progress p;
-
-	if (f->type != JM_FRAME_PROGRESS || f->size != sizeof(p))
-		return false;
-	memcpy(&p, f->data, sizeof(p));
-	return !strncmp(p.phase, "steady", strlen("steady"));
-}
-
 static int take_frame(
 	struct jm__child *c, struct jm__member *m, const struct jm_frame *f, struct jm_err *err)
 {
@@ -275,8 +268,6 @@ static int take_frame(
 		return on_agent(m, f, err);
 	if (f->type != JM_FRAME_CHUNK && m == c->member)
 		jm__note_heard(c);
-	if (m == c->member && is_of_measured_phase(f))
-		c->has_begun = true;
 	if (f->type != JM_FRAME_CHUNK && f->type != JM_FRAME_PROGRESS)
 		return on_json(c, m, f, err);
 	if (f->type == JM_FRAME_CHUNK &&
