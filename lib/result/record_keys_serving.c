@@ -72,7 +72,8 @@ static const struct jm_key server_keys[] = {
 };
 
 const struct jm_key jm__serving_keys[] = {
-	{COUNT("requests_offered", 0), .meaning = "that arrived, in the warm-up too"},
+	{COUNT("requests_offered", 0),
+		.meaning = "that arrived, in the warm-up too; of serve-client: that it sent"},
 	{COUNT("requests_done", 0), .meaning = "whose answer is complete"},
 	{COUNT("requests_failed", 0), .meaning = "that ended without an answer"},
 	{COUNT("requests_preempted", JM_KEY_OPTIONAL),

@@ -193,7 +193,7 @@ static int client_step(void *state, struct jm_step *ret, struct jm_err *err)
 	int code = 0;
 
 	while (!code && jm_clock_now(clock) < end) {
-		code = jm_client_send(c, err);
+		code = jm_client_send(c, end, err);
 		if (!code)
 			code = take_answers(c, end, err);
 	}

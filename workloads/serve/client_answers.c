@@ -63,7 +63,7 @@ static int send_one(struct jm_client *c, const struct jm_answer *a, struct jm_er
 	return code;
 }
 
-int jm_client_send(struct jm_client *c, struct jm_err *err)
+int jm_client_send(struct jm_client *c, int64_t end, struct jm_err *err)
 {
 	struct jm_answer a;
 	int64_t until = now(c); /* what arrives while these are sent waits for the next call */
@@ -73,7 +73,7 @@ int jm_client_send(struct jm_client *c, struct jm_err *err)
 		return jm_err_set(err, JM_EIO,
 			"%d requests failed one after the other; the last one: %s.",
 			c->failed_together, c->failure);
-	while (!code && jm_load_next(&c->load, until, c->under_way, &a))
+	while (!code && now(c) < end && jm_load_next(&c->load, until, c->under_way, &a))
 		code = send_one(c, &a, err);
 	return code;
 }

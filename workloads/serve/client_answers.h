@@ -5,8 +5,9 @@
 
 #include "client_state.h"
 
-/* Sends the requests that have arrived. JM_EIO: the server fails all. */
-int jm_client_send(struct jm_client *c, struct jm_err *err);
+/* Sends the requests that have arrived, until `end`: those beyond what can be sent wait for the next
+ * step. JM_EIO: the server fails all. */
+int jm_client_send(struct jm_client *c, int64_t end, struct jm_err *err);
 /* The callbacks of the HTTP client; arg: struct jm_client. */
 bool jm_client_bytes(void *arg, int number, const char *bytes, size_t n);
 void jm_client_end(void *arg, int number, enum jm_http_end end, long status, const char *text);
