@@ -34,11 +34,16 @@ def test_share_of_the_processors():
 
 
 def test_power_before_the_command(tmp_path):
+    """The command does not wait for it: on a busy machine it is unknown now and then, and never another figure."""
     gpus = FakeGpus(tmp_path, 2, "wave=square;low=130;high=130;mem=0")
-    record, text = measured("--source", "nvml", "sleep", "0.3", env=gpus.env)
-    own = record["own_share"]
+    for _ in range(40):
+        record, text = measured("--source", "nvml", "sleep", "0.05", env=gpus.env)
+        own = record["own_share"]
+        assert own["joules_estimated"] is None and own["meters"] == [] and "  Share " not in text
+        if own["watts_before"] is not None:
+            break
+        assert "  Before " not in text
     assert own["watts_before"] == pytest.approx(260) and "Before   260.0 W when the command began" in text
-    assert own["joules_estimated"] is None and own["meters"] == [] and "  Share " not in text
 
 
 def test_what_is_not_known_then_is_unknown():
