@@ -5,8 +5,8 @@
 
 #include "client_state.h"
 
-/* Sends the requests that have arrived, until `end`: those beyond what can be sent wait for the next
- * step. JM_EIO: the server fails all. */
+/* Sends the requests that have arrived, until `end`; the rest waits for the next step. JM_EIO: the
+ * server fails all. */
 int jm_client_send(struct jm_client *c, int64_t end, struct jm_err *err);
 /* The callbacks of the HTTP client; arg: struct jm_client. */
 bool jm_client_bytes(void *arg, int number, const char *bytes, size_t n);
