@@ -37,7 +37,8 @@ def main():
     if gpus:
         tf.config.set_visible_devices(gpus[hvd.local_rank()], "GPU")
     model = build(o.image, o.classes)
-    optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.Adam(1e-4 * hvd.size()))
+    # Horovod before 0.28 supports only the optimizers from before Keras 2.11
+    optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.legacy.Adam(1e-4 * hvd.size()))
     model.compile(optimizer=optimizer, loss="sparse_categorical_crossentropy", metrics=["accuracy"])
     random = numpy.random.default_rng(hvd.rank())
     images = random.standard_normal((o.batch, o.image, o.image, 3), dtype=numpy.float32)

@@ -2,30 +2,37 @@
 """Trains a network of torchvision on random images by PyTorch Lightning; prints "images: N", the total of all devices, after
 each step of the first rank."""
 import argparse
+import itertools
 
 import pytorch_lightning as pl
 import torch
 import torchvision
 
 
-class Images(torch.utils.data.Dataset):
-    """One random image and label, so that reading data takes no time."""
+class Steps:
+    """The same batch in each step."""
 
-    def __init__(self, n, side):
-        self.n, self.sample = n, (torch.randn(3, side, side), 0)
+    def __init__(self, batch, steps):
+        self.batch, self.steps = batch, steps
 
     def __len__(self):
-        return self.n
+        return self.steps
 
-    def __getitem__(self, i):
-        return self.sample
+    def __iter__(self):
+        return itertools.repeat(self.batch, self.steps)
 
 
 class Classifier(pl.LightningModule):
-    def __init__(self, name):
+    def __init__(self, name, batch, side, steps):
         super().__init__()
         self.network = getattr(torchvision.models, name)(weights=None)
+        self.batch, self.side, self.steps = batch, side, steps
         self.images = 0
+
+    def train_dataloader(self):
+        """Random images in the memory of the device, so that no time is spent on data."""
+        images = torch.randn(self.batch, 3, self.side, self.side, device=self.device)
+        return Steps((images, torch.randint(1000, (self.batch,), device=self.device)), self.steps)
 
     def training_step(self, batch, _):
         images, labels = batch
@@ -52,10 +59,9 @@ def main():
     options.add_argument("--accelerator", default="auto")
     o = options.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
-    loader = torch.utils.data.DataLoader(Images(o.batch * o.devices * o.steps, o.image), o.batch)
     trainer = pl.Trainer(max_steps=o.steps, devices=o.devices, accelerator=o.accelerator, logger=False, enable_checkpointing=False,
                          enable_progress_bar=False, enable_model_summary=False)
-    trainer.fit(Classifier(o.model), loader)
+    trainer.fit(Classifier(o.model, o.batch, o.image, o.steps))
 
 
 if __name__ == "__main__":
