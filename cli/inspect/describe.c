@@ -271,7 +271,8 @@ static int make_plan(struct jm_cli *cli, const char *name, struct describe_plan 
 	if (!code)
 		code = choose(plan, names_text(cli) && cli->n_args > 1, err);
 	if (!code)
-		code = jm_device_open(choose_device(plan), 0, &plan->device, err);
+		code = jm_device_open(
+			choose_device(plan), describe_ranks_threads(plan), &plan->device, err);
 	if (code || plan->serve.on)
 		return code ? code : describe_serve_plan(plan, err);
 	code = choose_kept(plan, err);

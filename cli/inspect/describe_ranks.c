@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "describe_ranks.h"
 #include "describe_several.h"
+#include "base/process/cpu_list.h"
 #include "base/text/json.h"
 #include "engine/run/pipeline.h"
 #include "engine/run/reduce.h"
@@ -54,6 +55,11 @@ static int plan_stage(struct describe_plan *plan, int stage, struct jm_err *err)
 		plan->graph = graph;
 	}
 	return code;
+}
+
+int describe_ranks_threads(const struct describe_plan *plan)
+{
+	return is_several(plan) ? jm_cpus_share(describe_ranks_n(plan)) : 0;
 }
 
 int describe_ranks_plan(struct describe_plan *plan, struct jm_err *err)

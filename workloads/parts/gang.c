@@ -3,10 +3,10 @@
 #include "gang.h"
 #include "engine/plan/bucket.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/process/cpu_list.h"
 #include "run/gang/gang_place.h"
 
 const char *const jm_gang_transports[] = {"auto", "nccl", "host", "net", "mpi", NULL};
@@ -333,18 +333,9 @@ int jm_gang_devices(const struct jm_work *work)
 	return n ? n : 1;
 }
 
-int jm_gang_cores(void)
-{
-	cpu_set_t set;
-
-	return sched_getaffinity(0, sizeof(set), &set) ? 0 : CPU_COUNT(&set);
-}
-
 int jm_gang_threads(const struct jm_work *work, int wanted)
 {
-	int each = jm_gang_cores() / (work->local ? work->local : jm_work_world(work));
-
 	if (wanted || jm_work_world(work) < 2)
 		return wanted;
-	return each > 0 ? each : 1;
+	return jm_cpus_share(work->local ? work->local : jm_work_world(work));
 }

@@ -80,8 +80,6 @@ struct jm_ranks jm_gang_ranks(const struct jm_gang *g);
 bool jm_gang_by_host(const struct jm_gang *g);
 /* The number of different devices that the ranks use: several ranks may share one. */
 int jm_gang_devices(const struct jm_work *work);
-/* Cores that this process may use; 0 = more than the set can hold. */
-int jm_gang_cores(void);
 /* Threads of a rank on the host's processors, if `wanted` were given: 0 = all that may be used, of
  * which a rank has its share. */
 int jm_gang_threads(const struct jm_work *work, int wanted);

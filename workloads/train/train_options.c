@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The options of `train`, and what a step is made of by them. */
 #include "train_options.h"
+#include "base/process/cpu_list.h"
 #include "engine/graph/init_rule.h"
 #include "engine/graph/optimizer.h"
 #include "engine/graph/tensor.h"
@@ -422,7 +423,7 @@ int jm_train_threads(const struct train *s)
 
 static int check_threads(const struct train *s, struct jm_err *err)
 {
-	int wanted = s->given.threads, have = jm_gang_cores();
+	int wanted = s->given.threads, have = jm_cpus_usable();
 
 	if (wanted <= have || !have)
 		return 0;

@@ -3,11 +3,11 @@
 
 #include <jansson.h>
 #include <math.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/process/cpu_list.h"
 #include "base/text/json.h"
 #include "data/tokenizer/tokenizer_json.h"
 #include "vendor/nvjpeg.h"
@@ -192,12 +192,10 @@ int jm_train_pictures_open(struct train *s, struct jm_err *err)
 
 static int threads_of(const struct train *s)
 {
-	int cores, world = jm_work_world(s->work);
-	cpu_set_t set;
+	int cores = jm_cpus_share(jm_work_world(s->work));
 
 	if (s->pictures.threads)
 		return s->pictures.threads;
-	cores = (sched_getaffinity(0, sizeof(set), &set) ? 2 : CPU_COUNT(&set)) / world;
 	return cores > 2 ? cores - 1 : 1;
 }
 

@@ -60,3 +60,17 @@ int jm_cpu_list_bind(const char *text, struct jm_err *err)
 			text);
 	return 0;
 }
+
+int jm_cpus_usable(void)
+{
+	cpu_set_t set;
+
+	return sched_getaffinity(0, sizeof(set), &set) ? 0 : CPU_COUNT(&set);
+}
+
+int jm_cpus_share(int ranks)
+{
+	int each = jm_cpus_usable() / ranks;
+
+	return each > 0 ? each : 1;
+}
