@@ -224,6 +224,8 @@ def test_pieces_of_text_are_those_of_the_whole_text(tmp_path):
             pieces = [event["choices"][0] for event in streamed(ask(port, {**asked, "stream": True})[1])]
             assert [token for piece in pieces for token in piece["token_ids"]] == whole["token_ids"] and len(pieces) == 40
             assert "".join(piece["text"] for piece in pieces) == whole["text"] and "\ufffd" in whole["text"]
+        status, text = ask(port, {"prompt": "<" * 500000, "max_tokens": 2})  # a token each, after that of the begin
+        assert status == 400 and "have 500003 tokens" in text
 
 
 def test_a_whole_answer_ends_when_its_client_has_left(tmp_path):

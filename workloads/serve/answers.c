@@ -93,6 +93,16 @@ static int by_time(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
+/* A long question of a client is taken later than short ones that came after it. */
+static int64_t first_arrival(const struct jm_answers *a)
+{
+	int64_t first = INT64_MAX;
+
+	for (int i = 0; i < a->n; i++)
+		first = a->answer[i].arrived < first ? a->answer[i].arrived : first;
+	return first;
+}
+
 static int64_t arrived(const struct jm_answer *a)
 {
 	return a->arrived;
@@ -354,7 +364,7 @@ static double goodput(const struct jm_answers *a)
 	if (!has_bounds(a) || (!last && !has_window(a)))
 		return NAN;
 	return good / (has_window(a) ? seconds(a->window.t0_ns, a->window.t1_ns)
-				     : seconds(a->answer[0].arrived, last));
+				     : seconds(first_arrival(a), last));
 }
 
 /* Failed requests of the span. */
@@ -430,7 +440,7 @@ static json_t *window_json(const struct jm_answers *a)
 			in += a->answer[i].input;
 	}
 	json = json_object();
-	jm_json_set_number(&json, "begin_s", seconds(a->answer[0].arrived, w->t0_ns));
+	jm_json_set_number(&json, "begin_s", seconds(first_arrival(a), w->t0_ns));
 	jm_json_set_number(&json, "seconds", seconds(w->t0_ns, w->t1_ns));
 	jm_json_set_int(&json, "requests_done", done);
 	jm_json_set_int(&json, "requests_failed", failures(a));
@@ -478,6 +488,7 @@ json_t *jm_answers_json(const struct jm_answers *a)
 static bool put_requests(const void *what, FILE *f)
 {
 	const struct jm_answers *a = what;
+	int64_t begin = first_arrival(a);
 
 	fprintf(f,
 		"request,input_tokens,output_tokens,arrival_s,ttft_s,tpot_s,latency_s,in_window\n");
@@ -487,7 +498,7 @@ static bool put_requests(const void *what, FILE *f)
 		if (one->state != JM_ANSWER_DONE)
 			continue;
 		fprintf(f, "%d,%d,%d,%.9f,%.9f,", i, one->input, one->output,
-			seconds(a->answer[0].arrived, one->arrived), jm_answer_ttft(one));
+			seconds(begin, one->arrived), jm_answer_ttft(one));
 		if (!isnan(jm_answer_tpot(one)))
 			fprintf(f, "%.12f", jm_answer_tpot(one)); /* a mean of ns */
 		fprintf(f, ",%.9f,%d\n", jm_answer_latency(one),

@@ -26,7 +26,7 @@ struct jm_answer {
 	int back;
 };
 
-/* In the order of their arrival. */
+/* In the order in which they were added. */
 struct jm_answers {
 	struct jm_answer *answer; /* [n] */
 	int n, cap;

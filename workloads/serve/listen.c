@@ -7,14 +7,15 @@
 #include <time.h>
 
 #include "answer_text.h"
-#include "completion_request.h"
 #include "base/grow.h"
+#include "question_reader.h"
 #include "serve_usage.h"
 #include "vendor/answer_server.h"
 
 #define WAIT_NS	       (JM_SECOND / 5)
 #define STEP_QUESTIONS 32		 /* that are read before a step, at most */
 #define STEP_BYTES     ((size_t)1 << 18) /* of them, after which no other is read */
+#define LOOK_NS	       (JM_SECOND / 100) /* between two looks for a long one that is read */
 #define EVENTS	       "text/event-stream"
 #define JSON	       "application/json"
 #define BAD	       400
@@ -29,6 +30,7 @@ struct heard {
 
 struct jm_listener {
 	struct jm_answer_server *server;
+	struct jm_question_reader *reader;
 	struct heard *heard; /* [answers] */
 	int n, cap;
 	int *open; /* [n_open]: the numbers of those that are not answered */
@@ -174,37 +176,6 @@ void jm_listen_tell(struct serve *s, int number)
 
 /* ---- questions ------------------------------------------------------------------------------- */
 
-/* A prompt that is a text becomes tokens. */
-static int encode(struct serve *s, struct jm_ask *ask, struct jm_err *err)
-{
-	struct jm_ids ids = {0};
-	int code;
-
-	if (!ask->text)
-		return 0;
-	if (!s->prompts.tokenizer)
-		return jm_err_set(err, JM_EUSAGE,
-			"The prompt is a text, but no tokenizer is known here; ask with a list of "
-			"tokens.");
-	code = jm_tokenizer_encode(s->prompts.tokenizer, ask->text, strlen(ask->text),
-		JM_TOKENIZER_TEMPLATE, &ids, err);
-	for (size_t i = 0; i < ids.n && !code; i++)
-		if (ids.at[i] >= s->vocab)
-			code = jm_err_set(err, JM_EUSAGE,
-				"The tokenizer has tokens that the model does not have.");
-	if (!code && (!ids.n || ids.n > INT32_MAX))
-		code = jm_err_set(err, JM_EUSAGE, "The prompt has no token.");
-	if (code) {
-		free(ids.at);
-		return code;
-	}
-	free(ask->text);
-	ask->text = NULL;
-	ask->token = ids.at;
-	ask->n = (int)ids.n;
-	return 0;
-}
-
 static int make_room(struct jm_listener *l, struct jm_err *err)
 {
 	struct heard *more = l->n < l->cap ? l->heard : jm_grow(l->heard, &l->cap, sizeof(*more));
@@ -234,36 +205,53 @@ static int add(struct serve *s, const struct jm_ask *ask, int64_t arrived, struc
 	return code ? code : jm_answers_add(&s->load.answers, &a, true, err);
 }
 
-static int take_completion(struct serve *s, struct jm_asked *asked, struct jm_err *err)
+static int add_question(struct serve *s, struct jm_question *q, struct jm_err *err)
 {
 	struct jm_listener *l = s->listener;
-	struct jm_err why = JM_ERR_INIT;
-	struct jm_ask ask = {.rule = s->rule};
-	int code = jm_ask_parse(asked->body, asked->n, s->vocab, &ask, &why);
+	int code = q->why.code ? q->why.code : add(s, &q->ask, q->asked->t_ns, &q->why);
 
-	jm_asked_drop_body(asked);
-	if (!code)
-		code = encode(s, &ask, &why);
-	if (!code)
-		code = add(s, &ask, asked->t_ns, &why);
 	if (code) {
-		refuse(asked, BAD, why.text);
-		jm_ask_close(&ask);
-		return code == JM_ENOMEM ? jm_err_set(err, code, "%s", why.text) : 0;
+		refuse(q->asked, BAD, q->why.text);
+		jm_ask_close(&q->ask);
+		return code == JM_ENOMEM ? jm_err_set(err, code, "%s", q->why.text) : 0;
 	}
-	if (ask.stream)
-		jm_asked_begin(asked, 200, EVENTS);
+	if (q->ask.stream)
+		jm_asked_begin(q->asked, 200, EVENTS);
 	l->open[l->n_open++] = l->n;
-	l->heard[l->n++] = (struct heard){.asked = asked, .ask = ask};
+	l->heard[l->n++] = (struct heard){.asked = q->asked, .ask = q->ask};
 	return 0;
 }
 
-static int take(struct serve *s, struct jm_asked *asked, struct jm_err *err)
+/* Adds to *bytes what it reads of the question. */
+static int take_completion(
+	struct serve *s, struct jm_asked *asked, size_t *bytes, struct jm_err *err)
+{
+	struct jm_question q;
+	size_t n = asked->n;
+
+	if (!jm_question_reader_read(s->listener->reader, asked, &q))
+		return 0;
+	*bytes += n;
+	return add_question(s, &q, err);
+}
+
+/* Long ones that were read meanwhile. */
+static int take_long(struct serve *s, struct jm_err *err)
+{
+	struct jm_question q;
+	int code = 0;
+
+	while (!code && jm_question_reader_next(s->listener->reader, &q))
+		code = add_question(s, &q, err);
+	return code;
+}
+
+static int take(struct serve *s, struct jm_asked *asked, size_t *bytes, struct jm_err *err)
 {
 	bool get = !strcmp(asked->method, "GET"), post = !strcmp(asked->method, "POST");
 
 	if (post && !strcmp(asked->path, "/v1/completions"))
-		return take_completion(s, asked, err);
+		return take_completion(s, asked, bytes, err);
 	if (get && !strcmp(asked->path, "/v1/models")) {
 		reply(asked, 200,
 			json_pack("{s:s, s:[{s:s, s:s, s:s}]}", "object", "list", "data", "id",
@@ -291,10 +279,17 @@ static void drop_gone(struct serve *s)
 	l->n_open = n;
 }
 
+/* For the first question. */
+static int64_t wait_ns(const struct serve *s)
+{
+	if (jm_serve_under_way(s))
+		return 0;
+	return jm_question_reader_left(s->listener->reader) ? LOOK_NS : WAIT_NS;
+}
+
 int jm_listen_arrivals(struct serve *s, struct jm_err *err)
 {
-	int64_t wait = jm_serve_under_way(s) ? 0 : WAIT_NS;
-	int64_t until = jm_clock_now(s->work->sleeper->clock) + wait;
+	int64_t until = jm_clock_now(s->work->sleeper->clock) + wait_ns(s);
 	struct jm_asked *asked;
 	size_t bytes = 0;
 	int code = 0;
@@ -303,10 +298,11 @@ int jm_listen_arrivals(struct serve *s, struct jm_err *err)
 		asked = jm_answer_server_next(s->listener->server, until);
 		if (!asked)
 			break;
-		bytes += asked->n;
-		code = take(s, asked, err);
+		code = take(s, asked, &bytes, err);
 		until = 0; /* those that are there already */
 	}
+	if (!code)
+		code = take_long(s, err);
 	drop_gone(s);
 	return code;
 }
@@ -371,7 +367,10 @@ int jm_listen_open(struct serve *s, struct jm_err *err)
 	if (!s->listener)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a server.");
 	s->load.answers.timed = true; /* the window is that of their arrivals */
-	code = jm_answer_server_start(address, port, &s->listener->server, &port, err);
+	code = jm_question_reader_new(
+		&s->source, &s->rule, s->prompts.tokenizer, &s->listener->reader, err);
+	if (!code)
+		code = jm_answer_server_start(address, port, &s->listener->server, &port, err);
 	if (!code)
 		jm_log(s->work->ctx, JM_INFO,
 			"Requests are taken at http://%.*s:%d/v1/completions.",
@@ -385,6 +384,7 @@ void jm_listen_close(struct serve *s)
 
 	if (!l)
 		return;
+	jm_question_reader_free(l->reader);
 	for (int i = 0; i < l->n; i++) {
 		if (l->heard[i].asked)
 			jm_asked_end(l->heard[i].asked);

@@ -56,6 +56,7 @@ static int begin(void **state)
 	w->work = (struct jm_work){.ctx = w->ctx, .sleeper = &w->sleeper, .options = &w->options};
 	w->s = (struct serve){
 		.work = &w->work, .listen = "127.0.0.1:0", .vocab = 100, .model_name = "m"};
+	w->s.source.vocab = 100;
 	assert_ok(jm_values_init(&w->s.dims, rows, &err), err);
 	assert_ok(jm_scheduler_new(&limits, &w->s.scheduler, &err), err);
 	assert_ok(jm_listen_open(&w->s, &err), err);

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reads what clients of --listen ask for, until prompts are tokens. A long text takes seconds to
+ * become tokens, so long questions are read on a thread of their own, which has a tokenizer of its
+ * own: neither steps nor short questions wait for them.
+ */
+#ifndef JM_QUESTION_READER_H
+#define JM_QUESTION_READER_H
+
+#include "completion_request.h"
+#include "vendor/http_question.h"
+#include "workloads/parts/prompts.h"
+
+/* One that was read. why.code: 0, or it cannot be served (JM_EUSAGE...); then `ask` is empty. */
+struct jm_question {
+	struct jm_asked *asked;
+	struct jm_ask ask;
+	struct jm_err why;
+};
+
+struct jm_question_reader;
+
+/*
+ * For a model of source->vocab tokens; rule: of what a client does not say; tokenizer: that of
+ * `source` for short questions, NULL = there is none. All of it outlives the reader. JM_ENOMEM.
+ */
+int jm_question_reader_new(const struct jm_prompts_source *source, const struct jm_rule *rule,
+	struct jm_tokenizer *tokenizer, struct jm_question_reader **ret, struct jm_err *err);
+/* Reads it at once; false: it is long, and jm_question_reader_next returns it later. */
+bool jm_question_reader_read(
+	struct jm_question_reader *r, struct jm_asked *asked, struct jm_question *ret);
+/* The next long one that is read; false: there is none. */
+bool jm_question_reader_next(struct jm_question_reader *r, struct jm_question *ret);
+/* Long ones that jm_question_reader_next has not returned. */
+int jm_question_reader_left(const struct jm_question_reader *r);
+/* Those that are left are ended unanswered, after the one that is being read. Takes NULL. */
+void jm_question_reader_free(struct jm_question_reader *r);
+
+#endif
