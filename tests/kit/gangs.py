@@ -6,6 +6,7 @@ import random
 import subprocess
 import time
 
+from fake_gpus import wait_for
 from jm import BIN, BUILD, HANGS_S
 
 GPT = ["run", "gpt", "--layers", "2", "--hidden", "32", "--heads", "2", "--vocab", "256", "--context", "32",
@@ -58,12 +59,13 @@ def children(pid):
 
 
 class Running:
-    """A gang at work."""
+    """A gang at work: without --steps it ends by what the test does, not before."""
 
     def __init__(self, ranks, *more, device="ref", env=None):
         self.mark = f"JM_TEST_MARK={random.getrandbits(64):x}"
         name, value = self.mark.split("=")
-        length = [] if "--steps" in more else ["--seconds", "60"]
+        self.ends = "--steps" in more
+        length = [] if self.ends else ["--seconds", "3600"]
         args = [*GPT, "--device", device, "--batch", "1", *length, "--ranks", ranks, *more]
         self.process = subprocess.Popen([BIN, *map(str, args)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                         text=True, env={**os.environ, **(env or {}), name: value})
@@ -88,13 +90,10 @@ class Running:
         return False
 
     def ended(self):
-        """Its status, its messages, and seconds that it took to end."""
+        """Its status, its messages, and seconds that it took to end; ranks that wait for each other do so for 600 s."""
         began = time.monotonic()
-        err = self.process.communicate(timeout=HANGS_S)[1]
+        err = self.process.communicate(timeout=HANGS_S if self.ends else 240)[1]
         return self.process.returncode, err, time.monotonic() - began
 
     def nothing_is_left(self):
-        end = time.monotonic() + 5
-        while processes_of(self.mark) and time.monotonic() < end:
-            time.sleep(0.02)
-        return not processes_of(self.mark)
+        return wait_for(lambda: not processes_of(self.mark))

@@ -81,13 +81,16 @@ def test_a_meter_that_goes_away_is_a_gap(meter):
 
 
 def test_a_meter_whose_bytes_drip_does_not_hold_the_run(meter):
-    """The time limit is one of the whole answer, which would take 6.6 s here."""
-    meter.file.write_text(words("input", 2004, 200), encoding="utf-8")
-    began = time.monotonic()
-    record = measure(meter, "map=wt310,timeout=300ms", ["sh", "-c", f"echo drip 200 >> {meter.file}; sleep 1"])
-    assert time.monotonic() - began - record["wall_s"] < 5
-    (one,) = record["meters"]
-    assert one["joules"] is None and one["gaps"] >= 1
+    """The time limit is one of the whole answer, which would take 6.6 s here. Who waits for it does so each time; a busy
+    machine is late now and then."""
+    def held():
+        meter.file.write_text(words("input", 2004, 200), encoding="utf-8")
+        began = time.monotonic()
+        record = measure(meter, "map=wt310,timeout=300ms", ["sh", "-c", f"echo drip 200 >> {meter.file}; sleep 1"])
+        (one,) = record["meters"]
+        assert one["joules"] is None and one["gaps"] >= 1
+        return time.monotonic() - began - record["wall_s"]
+    assert any(held() < 5 for _ in range(4))
 
 
 def held(meter, folder, timeout, *args):

@@ -163,9 +163,7 @@ def test_cooldown_is_between_cases_in_real_time_only(tmp_path):
     begin = time.monotonic()
     assert jm("run", plan).returncode == 0
     assert time.monotonic() - begin >= 1.4
-    begin = time.monotonic()
-    assert jm(*SIM, "--repeat", "3", "--cooldown", "30s").returncode == 0
-    assert time.monotonic() - begin < 25
+    assert jm(*SIM, "--repeat", "3", "--cooldown", "6000s").returncode == 0  # in real time it would hang
 
 
 def test_failed_cases_alone_leave_no_rest_of_an_adaptive_plan(tmp_path):
