@@ -68,7 +68,10 @@ def test_sides_on_processors_are_seen_by_one_clock():
 def test_energy_of_each_part_is_that_of_its_phases(tmp_path):
     gpus = FakeGpus(tmp_path, 1, "wave=square;low=100;high=100;response=1")
     os.makedirs(os.path.dirname(gpus.state), exist_ok=True)
-    r = one(*WORK, *SMALL, "--device", "ref", "--turn", "800ms", "--source", "nvml", env=gpus.env)
+    for _ in range(10):  # where the machine was busy only while pairs were counted, turns are too short for the sensor
+        r = one(*WORK, *SMALL, "--device", "ref", "--turn", "800ms", "--source", "nvml", env=gpus.env)
+        if all(part["watts"] is not None for part in parts(r)):
+            break
     for name, part in zip(["product", "collective", "both"], parts(r)):
         phases = [p for p in r["phases"] if p["name"] == name]
         seconds, pairs = sum(p["end_s"] - p["start_s"] for p in phases), r["overlap"]["pairs"]

@@ -15,6 +15,7 @@ GPT = ["run", "gpt", "--layers", "2", "--hidden", "32", "--heads", "2", "--vocab
 
 CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 0x40000
 is_own = False
+ENDS_S = 240  # no claim about how soon: ranks that are not ended wait for each other for 600 s or without end
 
 
 def losses(record):
@@ -90,9 +91,9 @@ class Running:
         return False
 
     def ended(self):
-        """Its status, its messages, and seconds that it took to end; ranks that wait for each other do so for 600 s."""
+        """Its status, its messages, and seconds that it took to end."""
         began = time.monotonic()
-        err = self.process.communicate(timeout=HANGS_S if self.ends else 240)[1]
+        err = self.process.communicate(timeout=HANGS_S if self.ends else ENDS_S)[1]
         return self.process.returncode, err, time.monotonic() - began
 
     def nothing_is_left(self):

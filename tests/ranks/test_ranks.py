@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from gangs import GPT, devices, losses
+from gangs import ENDS_S, GPT, devices, losses
 from jm import BUILD, USAGE, jm, sentence
 from runs import FAILED, one, records
 
@@ -374,10 +374,8 @@ def test_rounded_sums_differ_little(two_devices):
 @pytest.mark.parametrize("fault", ["HANGS", "LOSES"])
 def test_a_fault_that_leaves_all_ranks_alive_ends_them(two_devices, fault, blocking):
     """Their transfer never ends, or NCCL never queues it; it tells the fault only when asked."""
-    began = time.monotonic()
-    r = one(*GPT, "--batch", "2", "--steps", "30", *TWO, status=FAILED,
+    r = one(*GPT, "--batch", "2", "--steps", "30", *TWO, status=FAILED, timeout=ENDS_S,
             env={**two_devices, "NCCL_COMM_BLOCKING": blocking, "JM_FAKE_NCCL_" + fault: "9"})
-    assert time.monotonic() - began < 40
     assert "A transfer by NCCL failed: remote process exited or there was a network error" in r["reason"], r["reason"]
 
 
