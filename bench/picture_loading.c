@@ -7,11 +7,15 @@
  *
  *	picture_loading [PICTURES [ROUNDS [WIDTH HEIGHT [SIZE]]]]
  *
- * Or pictures per second of both by the number of threads, as lines of JSON for
- * bench/loading_chart.py; the thread that takes batches is one more.
+ * Or pictures per second of both by the number of threads, with values of one byte, as lines of
+ * JSON for bench/loading_chart.py; the thread that takes batches is one more.
  *
- *	picture_loading threads 1,2,4 [SECONDS [PICTURES]]
+ *	picture_loading threads 1,2,4 [SECONDS [PICTURES | DIR]]
+ *
+ * DIR: a folder of JPEG files in one folder per class, which are loaded in place of those that it
+ * makes; all of them fit into memory.
  */
+#include <glob.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -34,7 +38,7 @@ enum { THREADS_MOST = 512, BATCH_STEP = 128 }; /* of the measurement by threads 
 
 struct bench {
 	int pictures, rounds, width, height, size;
-	char dir[64];
+	char dir[256];
 	unsigned char **file;
 	size_t *bytes;
 };
@@ -139,11 +143,12 @@ static void write_jpeg(const struct bench *b, const unsigned char *rgb, FILE *f)
 	jpeg_destroy_compress(&c);
 }
 
-static void path_of(const struct bench *b, int i, char path[96])
+static void path_of(const struct bench *b, int i, char path[300])
 {
-	snprintf(path, 96, "%s/all/%05d.jpg", b->dir, i);
+	snprintf(path, 300, "%s/all/%05d.jpg", b->dir, i);
 }
 
+/* The file stands at its end. */
 static void keep(struct bench *b, int i, FILE *f)
 {
 	b->bytes[i] = (size_t)ftell(f);
@@ -156,7 +161,7 @@ static void keep(struct bench *b, int i, FILE *f)
 static double make_files(struct bench *b)
 {
 	unsigned char *rgb = calloc((size_t)b->width * (size_t)b->height, 3);
-	char path[96];
+	char path[300];
 	double bytes = 0;
 
 	snprintf(path, sizeof(path), "%s/all", b->dir);
@@ -181,7 +186,7 @@ static double make_files(struct bench *b)
 
 static void remove_files(const struct bench *b)
 {
-	char path[96];
+	char path[300];
 
 	for (int i = 0; i < b->pictures; i++) {
 		path_of(b, i, path);
@@ -379,8 +384,8 @@ static double bare_rate(const struct bench *b, int threads, double seconds)
 static double loader_rate(const struct bench *b, int threads, double seconds)
 {
 	struct jm_data_set set;
-	struct jm_picture_loader *l = open_loader(b, JM_BF16, threads, BATCH_STEP, &set);
-	size_t bytes = 3 * (size_t)(b->size * b->size) * jm_dtype_bytes(JM_BF16);
+	struct jm_picture_loader *l = open_loader(b, JM_U8, threads, BATCH_STEP, &set);
+	size_t bytes = 3 * (size_t)(b->size * b->size) * jm_dtype_bytes(JM_U8);
 	void *pixels = malloc(BATCH_STEP * bytes);
 	int32_t target[BATCH_STEP];
 	struct jm_err err = JM_ERR_INIT;
@@ -413,7 +418,7 @@ static void by_threads(const struct bench *b, const char *list, double seconds)
 		if (end == list || threads < 1 || threads > THREADS_MOST)
 			fail("threads are numbers from 1 to 512, separated by commas");
 		printf("{\"threads\": %d, \"width\": %d, \"height\": %d, \"size\": %d, "
-		       "\"loader\": %.1f, \"alone\": %.1f}\n",
+		       "\"values\": \"bytes\", \"loader\": %.1f, \"alone\": %.1f}\n",
 			threads, b->width, b->height, b->size, loader_rate(b, threads, seconds),
 			bare_rate(b, threads, seconds));
 		fflush(stdout);
@@ -426,24 +431,72 @@ static void make_room(struct bench *b)
 	b->bytes = calloc((size_t)b->pictures, sizeof(*b->bytes));
 	if (!b->file || !b->bytes)
 		fail("out of memory");
+}
+
+static void make_folder(struct bench *b)
+{
+	make_room(b);
 	if (!mkdtemp(b->dir))
 		fail("no temporary folder can be made");
 }
 
+/* Widens the room for pixels to those of picture i. */
+static void measure_file(struct bench *b, int i)
+{
+	struct jpeg_error_mgr jerr;
+	struct jpeg_decompress_struct d = {.err = jpeg_std_error(&jerr)};
+
+	jpeg_create_decompress(&d);
+	jpeg_mem_src(&d, b->file[i], b->bytes[i]);
+	jpeg_read_header(&d, TRUE);
+	b->width = b->width > (int)d.image_width ? b->width : (int)d.image_width;
+	b->height = b->height > (int)d.image_height ? b->height : (int)d.image_height;
+	jpeg_destroy_decompress(&d);
+}
+
+/* Keeps the files of a folder in memory, for the bare loops. */
+static void read_files(struct bench *b)
+{
+	char pattern[300];
+	glob_t found;
+
+	snprintf(pattern, sizeof(pattern), "%s/*/*", b->dir);
+	if (glob(pattern, 0, NULL, &found))
+		fail("the folder has no pictures in folders of classes");
+	b->pictures = (int)found.gl_pathc;
+	make_room(b);
+	for (int i = 0; i < b->pictures; i++) {
+		FILE *f = fopen(found.gl_pathv[i], "r");
+
+		if (!f || fseek(f, 0, SEEK_END))
+			fail("a picture cannot be read");
+		keep(b, i, f);
+		measure_file(b, i);
+		fclose(f);
+	}
+	globfree(&found);
+}
+
 static int run_threads(int argc, char **argv)
 {
-	struct bench b = {.pictures = argc > 4 ? atoi(argv[4]) : 4 * BATCH_STEP,
-		.width = 500,
-		.height = 375,
-		.size = 224,
-		.dir = "/tmp/picture_loading.XXXXXX"};
+	const char *what = argc > 4 ? argv[4] : "512";
+	struct bench b = {.pictures = atoi(what), .size = 224, .dir = "/tmp/picture_loading.XXXXXX"};
+	bool makes = b.pictures > 0;
 
-	if (argc < 3 || b.pictures < BATCH)
-		fail("threads LIST [SECONDS [PICTURES]], at least 16 pictures");
-	make_room(&b);
-	make_files(&b);
+	if (argc < 3 || (makes && b.pictures < BATCH))
+		fail("threads LIST [SECONDS [PICTURES | DIR]], at least 16 pictures");
+	if (makes) {
+		b.width = 500;
+		b.height = 375;
+		make_folder(&b);
+		make_files(&b);
+	} else {
+		snprintf(b.dir, sizeof(b.dir), "%s", what);
+		read_files(&b);
+	}
 	by_threads(&b, argv[2], argc > 3 ? atof(argv[3]) : 3);
-	remove_files(&b);
+	if (makes)
+		remove_files(&b);
 	return 0;
 }
 
@@ -461,9 +514,10 @@ int main(int argc, char **argv)
 	if (b.pictures < BATCH || b.rounds < 1 || b.rounds > ROUNDS_MOST || b.width < 8 ||
 		b.height < 8 || b.size < 1)
 		fail("at least 16 pictures, 1 to 1000 rounds, sides of at least 8 pixels");
-	make_room(&b);
+	make_folder(&b);
 	printf("%d JPEGs of %d x %d pixels, ", b.pictures, b.width, b.height);
 	printf("%.0f kB each; size %d, %d rounds\n", make_files(&b) / 1000, b.size, b.rounds);
+	run(&b, JM_U8, "loader, bytes");
 	run(&b, JM_BF16, "loader, bf16");
 	run(&b, JM_F32, "loader, f32");
 	remove_files(&b);

@@ -12,7 +12,7 @@ MEAN = numpy.array([0.485, 0.456, 0.406])[:, None, None]  # of ImageNet, as torc
 DEVIATION = numpy.array([0.229, 0.224, 0.225])[:, None, None]
 
 
-SHAPES = [(500, 375, 224), (64, 48, 224), (40, 36, 32), (33, 100, 7), (1, 1, 32)]
+SHAPES = [(500, 375, 224), (64, 48, 224), (40, 36, 32), (90, 70, 50), (33, 100, 7), (1, 1, 32)]
 
 
 def cropped(picture, size, kind, *more):

@@ -249,11 +249,28 @@ static void store_bf16(const float *from, int n, uint16_t *to)
 		to[i] = jm_bf16_set(from[i]);
 }
 
-/* Weights are not negative and sum up to 1, so values are between 0 and 255, but for rounding. */
+/* Of 8 values. Weights are not negative and sum up to 1, so values are between 0 and 255, but for
+ * rounding, which is far less than 0.5. */
+static inline halves rounded_halves(const float *from)
+{
+	words a = __builtin_convertvector(load(from) + 0.5f, words);
+	words b = __builtin_convertvector(load(from + GROUP) + 0.5f, words);
+
+	return MIX((halves)a, (halves)b, 0, 2, 4, 6, 8, 10, 12, 14);
+}
+
 static void store_bytes(const float *from, int n, unsigned char *to)
 {
-	for (int i = 0; i < n; i++)
-		to[i] = (unsigned char)(int)(fminf(from[i], 255) + 0.5f);
+	int i = 0;
+
+	for (; i + LANES <= n; i += LANES) {
+		bytes b = MIX((bytes)rounded_halves(from + i), (bytes)rounded_halves(from + i + 8), 0,
+			2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+
+		memcpy(to + i, &b, sizeof(b));
+	}
+	for (; i < n; i++)
+		to[i] = (unsigned char)(from[i] + 0.5f);
 }
 
 /* Row y of all channels: from[3][plane] */
