@@ -120,6 +120,22 @@ static int set_dims(struct train *s, struct jm_err *err)
 	return code;
 }
 
+/* The loss of one class is 0 from the first step on. */
+static int check_classes(const struct train *s, struct jm_err *err)
+{
+	static const char *const why =
+		"and a classification learns to tell two classes or more apart";
+	const struct jm_train_pictures *p = &s->pictures;
+
+	if (!reads(s->training.model, "class") || jm_values_number(&s->dims, "classes") != 1)
+		return 0;
+	if (p->data)
+		return jm_err_set(err, JM_EUSAGE,
+			"Data set %s has one class, %s; give a data set with more classes.",
+			p->set.path, why);
+	return jm_err_set(err, JM_EUSAGE, "--classes is 1, %s; give --classes 2 or more.", why);
+}
+
 /* What is learnt is not held out. */
 static int check_held_out(const struct jm_train_pictures *p, struct jm_err *err)
 {
@@ -169,7 +185,9 @@ int jm_train_pictures_open(struct train *s, struct jm_err *err)
 	struct jm_train_pictures *p = &s->pictures;
 	int code = check_options(s, err);
 
-	if (code || !p->data)
+	if (!code && !p->data)
+		return check_classes(s, err);
+	if (code)
 		return code;
 	code = jm_data_set_open(p->data, JM_PART_TRAIN, &p->set, err);
 	if (!code)
@@ -185,7 +203,9 @@ int jm_train_pictures_open(struct train *s, struct jm_err *err)
 	p->each_epoch = p->eval_data && !s->eval.every;
 	if (p->each_epoch)
 		s->eval.every = 1; /* until the steps of an epoch are known */
-	return code ? code : set_dims(s, err);
+	if (!code)
+		code = set_dims(s, err);
+	return code ? code : check_classes(s, err);
 }
 
 /* ---- loaders --------------------------------------------------------------------------------- */
