@@ -480,7 +480,8 @@ static void read_files(struct bench *b)
 static int run_threads(int argc, char **argv)
 {
 	const char *what = argc > 4 ? argv[4] : "512";
-	struct bench b = {.pictures = atoi(what), .size = 224, .dir = "/tmp/picture_loading.XXXXXX"};
+	struct bench b = {
+		.pictures = atoi(what), .size = 224, .dir = "/tmp/picture_loading.XXXXXX"};
 	bool makes = b.pictures > 0;
 
 	if (argc < 3 || (makes && b.pictures < BATCH))

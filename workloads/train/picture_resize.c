@@ -264,8 +264,8 @@ static void store_bytes(const float *from, int n, unsigned char *to)
 	int i = 0;
 
 	for (; i + LANES <= n; i += LANES) {
-		bytes b = MIX((bytes)rounded_halves(from + i), (bytes)rounded_halves(from + i + 8), 0,
-			2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+		bytes b = MIX((bytes)rounded_halves(from + i), (bytes)rounded_halves(from + i + 8),
+			0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
 
 		memcpy(to + i, &b, sizeof(b));
 	}
