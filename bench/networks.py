@@ -23,6 +23,9 @@ from table_gpu import gigabytes, median, middle, number, per_joule, ratio, whole
 DOCS = HERE.parent / "docs"
 # dense FLOP/s of an H100 SXM and of an H200, by NVIDIA's data sheets
 PEAK = {"bf16": 989.4e12, "fp16": 989.4e12, "bf16-true": 989.4e12, "tf32": 494.7e12, "f32": 66.9e12}
+# bytes/s of `stream` of 1 GB, read and written: an H100's of docs/kernels.md; an H200's memory was busy 91.9 % of the time there, of
+# 4.814 TB/s by the driver
+STREAM = {"H100": 3.07e12, "H200": 0.919 * 4.814e12}
 # the network of docs/speed_gpu_errors.json that has the same blocks
 ERRORS = {"resnet50": "resnet50", "resnet101": "bottleneck", "resnet152": "bottleneck", "vit": "vit", "gpt-117m": "gpt learned",
           "gpt-800m": "gpt rotary", "llama": "llama", "llama3-8b": "llama"}
@@ -41,6 +44,10 @@ Written by `python3 bench/networks.py`; the figures are in `networks.json`, `spe
   the same card. Which options, cards and spreads belong to a row is said at its source.
 - **of peak**: GFLOP times items/s by the dense peak of the GPU's tensor cores (989.4 TFLOP/s in 16 bits, 494.7 in tf32), in f32 by 66.9
   TFLOP/s. A network that mostly moves memory cannot come near it.
+- **of bound**: the time that a step takes at least, by the time that it took. It is the larger of two: GFLOP by the rate of `joulemark run gemm`
+  on such a GPU (bf16, 8192 on each side: {products}; half of it in tf32, in f32 66.9 TFLOP/s), and bytes by the rate of
+  `joulemark run stream` ({streams} TB/s). The word says which of the two it is. The bytes are the memory traffic that `joulemark describe --device ref` prints, without the
+  fusions of a GPU (300 of 334 MB are left for resnet50 in bf16), so where memory is the bound the share is somewhat lower in truth.
 - **W**, **items/J**: of the GPU by the driver's counter, beside PyTorch's.
 - **GB**: the peak of joulemark's plan by what PyTorch's allocator reserved.
 - A dash is a figure that was not measured, or not kept.
@@ -75,7 +82,21 @@ def error_of(row, errors):
     return None
 
 
-def cells(row, errors):
+def products(rows, gpu, precision="bf16"):
+    """FLOP/s of products on such a GPU: those of docs/speed_gpu.json, which are in TFLOP/s."""
+    gemm = next(row for row in rows if row["workload"] == "gemm" and row["gpu"] == gpu and row["precision"] == "bf16")
+    return PEAK["f32"] if precision == "f32" else 1e12 * middle(gemm["joulemark"], "rate") * PEAK[precision] / PEAK["bf16"]
+
+
+def of_bound(row, plan, rate, rows):
+    """The least time of a step by the time that it took."""
+    by = {"products": plan["flops_model_per_item"] / products(rows, row["gpu"], row["precision"]),
+          "memory": plan["bytes_per_item"] / STREAM[row["gpu"]]}
+    what = max(by, key=by.get)
+    return f"{100 * by[what] * rate:.0f} %, {what}"
+
+
+def cells(row, errors, rows):
     plan, runs, theirs = describe(row), row["joulemark"], row.get("pytorch") or {}
     rate, watts, joule = middle(runs, "rate"), middle(runs, "watts"), median(map(per_joule, runs))
     error, share = error_of(row, errors), plan["flops_model_per_item"] * rate / PEAK[row["precision"]]
@@ -86,7 +107,7 @@ def cells(row, errors):
     return [
         f"{row['workload']}, {row['batch']}{eager}", row["precision"], row["gpu"], f"{plan['parameters_trained']:,}",
         f"{plan['parameters_frozen']:,}", number(plan["flops_model_per_item"] / 1e9), f"{error:.2f}" if error else "-",
-        f"{number(rate)} {row['unit']}/s", ratio(rate, theirs.get("rate")), f"{100 * share:.0f} %", whole(watts) + beside,
+        f"{number(rate)} {row['unit']}/s", ratio(rate, theirs.get("rate")), f"{100 * share:.0f} %", of_bound(row, plan, rate, rows), whole(watts) + beside,
         number(joule), ratio(joule, per_joule(theirs) if theirs else None),
         gigabytes(middle(runs, "peak_bytes")) + reserve, f"[{source.split('.')[0]}]({source})"]
 
@@ -100,9 +121,12 @@ def rows_of(data):
 def page():
     kept = [json.loads((DOCS / name).read_text(encoding="utf-8"))["rows"] for name in ("speed_gpu.json", "networks.json")]
     errors = json.loads((DOCS / table_gpu.ERRORS_FILE).read_text(encoding="utf-8"))
-    head = ["network, batch", "precision", "GPU", "trained", "frozen", "GFLOP", "error", "items/s", "ratio", "of peak",
+    head = ["network, batch", "precision", "GPU", "trained", "frozen", "GFLOP", "error", "items/s", "ratio", "of peak", "of bound",
             "W, PyTorch's", "items/J", "ratio", "GB, PyTorch's", "source"]
-    return PAGE.format(table=table_gpu.table(head, 3, [cells(row, errors) for row in rows_of(kept[0] + kept[1])]))
+    gpus = sorted(STREAM)
+    return PAGE.format(table=table_gpu.table(head, 3, [cells(row, errors, kept[0]) for row in rows_of(kept[0] + kept[1])]),
+                       products=" and ".join(f"{gpu} {products(kept[0], gpu) / 1e12:.0f} TFLOP/s" for gpu in gpus),
+                       streams=" and ".join(f"{gpu} {STREAM[gpu] / 1e12:.2f}" for gpu in gpus))
 
 
 def add(path, card):
