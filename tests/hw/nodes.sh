@@ -54,9 +54,8 @@ if [ "$size" = toy ]; then
 	order=(gpt-117m resnet50) later=()
 	declare -A maps=([gpt-800m]="gpt $small --memory 0.01") batches=([gpt-800m]="1,4,4096")
 	sizes=0.0001,0.001 warmup=0 peers=(allreduce)
-	burn=(burn --side 64)
+	burn=(burn --side 64 --processors 1 --host-memory 0.001)
 	beside=(overlap --m 64 --n 64 --k 64 --products 1 --turn 50ms)
-	loads=(1 0.001)
 else
 	declare -A networks=(
 		[gpt-117m]="gpt-117m --batch 32 --seq 1024 --precision bf16 --keep-all"
@@ -70,10 +69,9 @@ else
 	declare -A maps=([resnet50]="resnet50 --precision fp16" [gpt-800m]="gpt-800m --seq 2048 --precision fp16")
 	declare -A batches=([resnet50]="16,64,256,1024,2048,4096" [gpt-800m]="1,4,16,64,256")
 	sizes=0.001,0.008,0.064,0.512,2 warmup=1s peers=()
-	burn=(burn --fill 0.85)
+	burn=(burn --fill 0.85 --processors $(($(nproc) / 2))
+		--host-memory "$(awk '/MemAvailable/ {gb = $2 / 1e6 / 2; print gb < 64 ? gb : 64}' /proc/meminfo)")
 	beside=(overlap --m 8192 --n 8192 --k 10240 --products 10 --turn 1s --precision bf16)
-	# threads that multiply beside the GPUs, and GB of each of three operands in the host's memory
-	loads=($(($(nproc) / 2 + 1)) "$(awk '/MemAvailable/ {gb = $2 / 1e6 / 6; print gb < 4 ? gb : 4}' /proc/meminfo)")
 fi
 
 is_wanted() { # NAME
@@ -154,18 +152,6 @@ map() { # RUN'S ARGUMENTS...
 	[ $status = 0 ] || [ $status = 1 ]
 }
 
-# Every product is checked. Threads of the host multiply, too, and one more program moves the host's memory.
-burn_all() { # THREADS GB RUN'S ARGUMENTS...
-	local status memory
-	measure burn.memory stream --device cpu --size "$2" --threads "$1" &
-	memory=$!
-	[ -z "$dry" ] || wait
-	each_alone burn "${@:3}" --processors "$(($1 / n + 1))"
-	status=$?
-	[ "$dry" ] || wait "$memory" || status=1
-	return $status
-}
-
 # Its last line is one of JSON for the table.
 keep() { # COMMAND...
 	if [ "$dry" ]; then call "$@"; else "$@" >"$folder/$name.json"; fi
@@ -220,7 +206,8 @@ if [ "$n" -gt 1 ]; then
 	torch_step nccl 100 keep "$python" "$top/bench/gpu/nccl_torch.py" "$n" "$sizes" "$short" "${peers[@]}"
 	harm "$n"
 fi
-each=$long step burn $((90 + long)) burn_all "${loads[@]}" "${burn[@]}"
+[ "$n" -gt 1 ] && burn+=(--ranks "$n")
+each=$long step burn $((90 + long)) measure burn "${burn[@]}" --device "$all"
 if [ "$size" != toy ]; then
 	torch_step "ddp-gpt-117m-$n" 300 ddp "$n" gpt 32 1024
 	torch_step "ddp-resnet50-$n" 300 ddp "$n" resnet50 256 0

@@ -163,13 +163,11 @@ def batch_map(folder):
 
 def burns(folder):
     rows = []
-    for path in sorted(folder.glob("burn.*.db")):
-        for r in records(path):
-            ok = r["status"] == "ok"
-            rows.append([r["device"], r["workload"], f"{show(r['throughput'])} {r['unit']}/s" if ok else why(r),
-                         show(r["items"]) if ok else "", "yes" if r["verified"] else "no", watts(r, False)])
-    print_table("All GPUs at once, with processors and memory of the host",
-                ["device", "work", "rate", "results", "all right", "W"], rows)
+    for r in records(folder / "burn.db"):
+        ok = r["status"] == "ok"
+        rows.append([r["device"], f"{show(r['throughput'])} {r['unit']}/s" if ok else why(r), show(r["items"]) if ok else "",
+                     "yes" if r["verified"] else "no", watts(r, False)])
+    print_table("All GPUs at once, with processors and memory of the host", ["devices", "rate", "results", "all right", "W"], rows)
 
 
 def harms(folder):
