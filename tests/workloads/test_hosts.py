@@ -125,7 +125,8 @@ def test_what_is_stated_holds_on_every_host(hosts, tmp_path):
 # ---- ends ----
 
 LONG = [*GPT, "--device", "ref", "--batch", "1", "--seconds", "600"]
-SOON = 60  # s, on a busy machine too: far less than the work takes, or ranks wait for each other (600 s)
+# s, on a busy machine too: far less than the work takes, or ranks wait for each other (600 s); an idle one holds 10
+SOON = float(os.environ.get("JM_TEST_SOON", "60"))
 BETWEEN = ["run", "allreduce", "--device", "ref", "--warmup", "0", "--source", "null"]
 SMALL = ["--size", "0.0001"]
 
@@ -395,12 +396,28 @@ def test_ctrl_c_twice_at_an_agent_ends_both(hosts):
 
 # ---- who may join ----
 
-def test_another_secret_is_refused_and_harms_nobody(hosts):
+def of_another_version(folder):
+    """This program, but for the number of its version."""
+    version = subprocess.run([BIN, "--version"], capture_output=True, check=True).stdout.split()[1]
+    with open(BIN, "rb") as f:
+        program = f.read()
+    other = folder / "joulemark"
+    other.write_bytes(program.replace(version, version[:-1] + b"x"))
+    other.chmod(0o755)
+    return other
+
+
+@pytest.mark.parametrize("differs, status, says", [("secret", 125, "has another secret"),
+                                                   ("version", USAGE, "The version of joulemark of rank 1 is not that of rank 0;")])
+def test_another_secret_or_program_is_refused_and_harms_nobody(hosts, differs, status, says, tmp_path):
     port = next(PORTS)
     words = [*GPT, "--device", "ref", "--batch", "1", "--steps", "2", *STARTED, "--json", "-"]
     head = hosts.start(0, words, hosts.environment(0, port=port))
-    stranger = hosts.start(1, words, hosts.environment(1, port=port, JM_GANG_SECRET="f" * 16))
-    assert "has another secret" in stranger.communicate(timeout=240)[1] and stranger.returncode == 125
+    program = of_another_version(tmp_path) if differs == "version" else BIN
+    stranger = subprocess.Popen(hosts.command(1, [program, *words]), stderr=subprocess.PIPE, text=True,
+                                env=hosts.environment(1, port=port, **({"JM_GANG_SECRET": "f" * 16} if differs == "secret" else {})))
+    told = stranger.communicate(timeout=240)[1]
+    assert says in told and stranger.returncode == status, told
     right = hosts.start(1, words, hosts.environment(1, port=port))
     assert right.wait(timeout=240) == 0
     out, err = head.communicate(timeout=240)
