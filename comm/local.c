@@ -29,7 +29,6 @@
 /* small enough that the slots of several ranks stay in a cache */
 #define SLOT_BYTES ((size_t)256 << 10)
 #define PAGE	   ((size_t)4096)
-#define RANKS_MOST 64 /* their memory ends before JM__HOST_FROM */
 #define SPINS	   2000
 #define POLL_NS	   100000000 /* interval of the check whether a rank has ended */
 /* The error of a rank that waits must not reach the parent before that of the rank it waits for,
@@ -318,12 +317,6 @@ static int local_open(const struct jm_comm_place *place, void **ret_state, struc
 	struct local *l = calloc(1, sizeof(*l));
 	int rc;
 
-	if (place->world > RANKS_MOST) {
-		free(l);
-		return jm_err_set(err, JM_ERANGE,
-			"Transport local connects at most %d ranks of one host, not %d; use fewer.",
-			RANKS_MOST, place->world);
-	}
 	if (!l)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a communicator.");
 	*l = (struct local){.rank = place->rank,

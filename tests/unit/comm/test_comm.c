@@ -7,11 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/net/meet.h"
 #include "base/net/tcp.h"
 #include "comm/comm.h"
+#include "comm/gang_file.h"
 #include "engine/device/device.h"
 #include "kit/transfers.h"
 #include "workloads/parts/gang.h"
@@ -302,8 +304,8 @@ static void ranks_that_have_come_may_take_their_time(void **transport)
 static void wrong_places_are_refused(void **unused)
 {
 	struct jm_comm_place beyond = {.rank = 2, .world = 2, .fd = -1},
-			     many = {.world = 65, .fd = -1}, /* of one host */
-		no_file = {.world = 2, .fd = -1};
+			     many = {.world = JM_RANKS_MOST + 1, .fd = -1},
+			     no_file = {.world = 2, .fd = -1};
 	struct jm_err err = JM_ERR_INIT, err2 = JM_ERR_INIT, err3 = JM_ERR_INIT, err4 = JM_ERR_INIT;
 	struct jm_comm c = {0};
 
@@ -315,6 +317,25 @@ static void wrong_places_are_refused(void **unused)
 	assert_sentence(&err3, JM_EIO);
 	assert_int_equal(jm_comm_open("locl", &no_file, &c, &err4), JM_EUSAGE);
 	jm_comm_close(&c);
+}
+
+/* As many as there may be, on one host: what none of them writes takes no memory. */
+static void the_most_ranks_share_little(void **unused)
+{
+	const struct jm_comm_place place = {.rank = JM_RANKS_MOST - 1,
+		.world = JM_RANKS_MOST,
+		.fd = memfd_create("gang", MFD_CLOEXEC),
+		.join_s = 0.001};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_comm c = {0};
+	struct stat st;
+
+	(void)unused;
+	assert_int_not_equal(jm_comm_open("local", &place, &c, &err), 0);
+	assert_non_null(strstr(err.text, "Rank 0 has not joined the other ranks"));
+	assert_int_equal(fstat(place.fd, &st), 0);
+	assert_true((size_t)st.st_size < JM__HOST_FROM && st.st_blocks < 100);
+	close(place.fd);
 }
 
 struct member {
@@ -412,6 +433,7 @@ int main(void)
 		cmocka_unit_test(a_rank_that_differs_is_named),
 		cmocka_unit_test(a_transfer_that_does_not_end_is_reported_by_leaving),
 		cmocka_unit_test(wrong_places_are_refused),
+		cmocka_unit_test(the_most_ranks_share_little),
 		cmocka_unit_test(alone_nothing_is_sent),
 	};
 
