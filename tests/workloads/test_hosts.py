@@ -372,14 +372,17 @@ def test_a_short_stop_ends_nothing(hosts):
 @pytest.mark.parametrize("who", [[0], [1, 0]], ids=["head", "both"])
 def test_ctrl_c_at_the_head_ends_both(hosts, who):
     """mpirun and srun pass it on to all ranks."""
-    gang = Gang(hosts, [*LONG, *STARTED], next(PORTS))
-    assert gang.worker(0) and gang.worker(1)
-    time.sleep(0.5)
-    for i in who:
-        gang.call[i].send_signal(signal.SIGINT)
-    status, texts = gang.ended()
-    assert status == [130, 0] and "the result is kept" in texts[0][1], texts
-    assert gang.nothing_is_left()
+    for pause in (0.5, 5, 40):
+        gang = Gang(hosts, [*LONG, *STARTED], next(PORTS))
+        assert gang.worker(0) and gang.worker(1)
+        time.sleep(pause)
+        for i in who:
+            gang.call[i].send_signal(signal.SIGINT)
+        status, texts = gang.ended()
+        assert status == [130, 0] and gang.nothing_is_left(), texts
+        if "before its measured phase" not in texts[0][1]:  # a busy machine had not come to it
+            break
+    assert "the result is kept" in texts[0][1], texts
 
 
 def test_ctrl_c_twice_at_an_agent_ends_both(hosts):
