@@ -4,7 +4,8 @@
 
     bench/gpu/serve.py joulemark [--out docs/speed_serving.json] [--seconds 60] [--again] [--rows ROW...]
 
-Random weights and tokens; rows that --out has are not measured again without --again. `limit` is what an H100 80GB (700 W)
+Random weights and tokens; rows that --out has, of whatever card, are not measured again without --again, which replaces those of the
+same card. `limit` is what an H100 80GB (700 W)
 cannot exceed: the larger of bytes / 3.0 TB/s and FLOPs / 740 TFLOP/s (attention 500), with 15.0 GB of weights for a step and
 128 KiB of keys and values for a token; in fp8, whose rows have a cache in 8 bits too, 1,400 TFLOP/s (attention 700), 8.0 GB and
 64 KiB. `aim`: for tokens per second 1.1 times the best published figure (NVIDIA TensorRT-LLM 0.15, perf-overview.md; ML.ENERGY
@@ -129,7 +130,7 @@ def main():
         if not options.again and any(r["row"] == row.name for r in rows):
             continue
         new = measure(row, options.joulemark, options.seconds)
-        rows = [r for r in rows if r["row"] != row.name] + [new]
+        rows = [r for r in rows if (r["row"], r["card"]) != (row.name, new["card"])] + [new]
         write(options.out, rows)
         print(f"{row.name:10} {new['figure']:10.4g} {new['unit']}, limit {row.limit:g}, aim {row.aim:g}, {new['watts']:.0f} W, "
               f"{new['joules_per_token']:.4f} J/token, TPOT {1e3 * (new['tpot_p50_s'] or 0):.2f} ms", flush=True)
