@@ -18,6 +18,7 @@ import sys
 import time
 
 import torch
+import torch._inductor.config
 import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import nn
@@ -155,7 +156,6 @@ def work(rank, port, world, batch, seq, seconds, dims):
     dist.init_process_group("nccl" if DEVICE == "cuda" else "gloo", rank=rank, world_size=world)
     mesh = init_device_mesh(DEVICE, (world,))
     if dims.get("async"):
-        import torch._inductor.config
         from torch.distributed._symmetric_memory import enable_symm_mem_for_group
         torch._inductor.config._micro_pipeline_tp = True
         enable_symm_mem_for_group(mesh.get_group().group_name)
@@ -170,7 +170,8 @@ def work(rank, port, world, batch, seq, seconds, dims):
     used = None if before is None else measured_steps.joules() - before
     everyone = [None] * world
     dist.all_gather_object(everyone, used)
-    loss = float(losses[-1].full_tensor() if hasattr(losses[-1], "full_tensor") else losses[-1])
+    loss = losses[-1].detach()
+    loss = float(loss.full_tensor() if hasattr(loss, "full_tensor") else loss)
     if not rank:
         rates = [training.items / s for s in each]
         print(json.dumps({
