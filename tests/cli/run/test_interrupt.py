@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """run: Ctrl-C, SIGTERM and a hangup end all processes and leave a consistent state."""
+import json
 import os
 import shutil
 import signal
@@ -27,15 +28,25 @@ def test_interrupt(tmp_path):
     assert all(r["status"] == "ok" for r in records(store))
 
 
-def test_interrupt_while_a_case_is_being_stopped(tmp_path):
-    store, asked = tmp_path / "s.db", tmp_path / "asked"
+def interrupt_while_it_is_stopped(store, asked):
+    """The records, after Ctrl-C while a case is being stopped for its time."""
     child = subprocess.Popen([BIN, *COMMAND, "--repeat", "3", "--timeout", "300ms", "--store", str(store), "--", "sh", "-c",
                               f"trap 'touch {asked}' TERM; trap '' INT; while :; do sleep 0.05; done"],
                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     assert wait_for(asked.exists)  # stopped for its time, but it does not listen
     os.kill(child.pid, signal.SIGINT)
     assert child.wait(timeout=240) == 130
-    assert not records(store)
+    return records(store)
+
+
+def test_interrupt_while_a_case_is_being_stopped(tmp_path):
+    """It has no record, unless a busy machine had ended it for its time before Ctrl-C; not each time."""
+    for i in range(8):
+        found = interrupt_while_it_is_stopped(tmp_path / f"{i}.db", tmp_path / f"asked{i}")
+        assert all("--timeout" in r["reason"] for r in found)
+        if not found:
+            return
+    pytest.fail("It had ended each time.")
 
 
 def test_nohup(tmp_path):
@@ -82,10 +93,7 @@ def test_interrupt_restores_the_knobs(tmp_path):
     child = subprocess.Popen([BIN, *args, "--set", "gpu.power=300W", "--repeat", "60",
                               "--seconds", "500ms", "--warmup", "0"],
                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    end = time.monotonic() + 20
-    while jm("get", "--control", "sim:h100x4").stdout == before and time.monotonic() < end:
-        time.sleep(0.02)
-    assert jm("get", "--control", "sim:h100x4").stdout != before
+    assert wait_for(lambda: jm("get", "--control", "sim:h100x4").stdout != before)
     os.kill(child.pid, signal.SIGTERM)
     assert child.wait(timeout=240) == 143
     assert jm("get", "--control", "sim:h100x4").stdout == before
@@ -94,9 +102,15 @@ def test_interrupt_restores_the_knobs(tmp_path):
 WORK = ["run", "null", "--source", "null", "--step-time", "20ms", "--warmup", "0"]
 
 
-def interrupted(*args, pause=0.8):
+def is_measured(pid):
+    """Its measured phase has told of its progress, as `status` shows it."""
+    rows = json.loads(jm("status", "--json").stdout)["running"]
+    return any(row["pid"] == pid and row["phase"] == "steady" and row["share"] for row in rows)
+
+
+def interrupted(*args):
     child = subprocess.Popen([BIN, *WORK, *args], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    time.sleep(pause)
+    assert wait_for(lambda: is_measured(child.pid))
     os.kill(child.pid, signal.SIGINT)
     err = child.communicate(timeout=240)[1]
     return child.returncode, err
@@ -106,7 +120,7 @@ def interrupted(*args, pause=0.8):
 def store_of_interrupted_work(tmp_path_factory):
     """The store of work that Ctrl-C ended, its exit status and its messages."""
     store = tmp_path_factory.mktemp("interrupted") / "s.db"
-    return store, *interrupted("--seconds", "3", "--store", str(store))
+    return store, *interrupted("--seconds", "6", "--store", str(store))
 
 
 def test_work_ends_after_its_step_with_a_record(interrupted_work):
