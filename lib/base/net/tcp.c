@@ -173,13 +173,24 @@ int jm_tcp_connect(const char *host, int port, int64_t until_ns)
 	return fd;
 }
 
+static bool is_within_host(int fd)
+{
+	char own[JM_HOST_SIZE], other[JM_HOST_SIZE];
+
+	jm_tcp_own_end(fd, own);
+	jm_tcp_other_end(fd, other);
+	return !strcmp(own, other) && strcmp(own, "?") != 0;
+}
+
+/* Within a host no peer vanishes, and hundreds of ranks have so many connections that the kernel
+ * would drop the probes of idle ones. */
 void jm_tcp_tune(int fd)
 {
-	static const struct {
+	const struct {
 		int level, name, value;
-	} options[] = {{IPPROTO_TCP, TCP_NODELAY, 1}, {SOL_SOCKET, SO_KEEPALIVE, 1},
-		{IPPROTO_TCP, TCP_KEEPIDLE, 3}, {IPPROTO_TCP, TCP_KEEPINTVL, 1},
-		{IPPROTO_TCP, TCP_KEEPCNT, 5}};
+	} options[] = {{IPPROTO_TCP, TCP_NODELAY, 1}, {IPPROTO_TCP, TCP_KEEPIDLE, 3},
+		{IPPROTO_TCP, TCP_KEEPINTVL, 1}, {IPPROTO_TCP, TCP_KEEPCNT, 5},
+		{SOL_SOCKET, SO_KEEPALIVE, !is_within_host(fd)}};
 
 	for (size_t i = 0; i < sizeof(options) / sizeof(*options); i++)
 		setsockopt(fd, options[i].level, options[i].name, &options[i].value,
@@ -191,8 +202,10 @@ void jm_tcp_tune(int fd)
 bool jm_tcp_lost(int fd)
 {
 	struct tcp_info info = {0};
-	socklen_t size = sizeof(info);
-	bool silent = !getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) &&
+	socklen_t size = sizeof(info), one = sizeof(int);
+	int probed = 0;
+	bool silent = !getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &probed, &one) && probed &&
+		      !getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) &&
 		      info.tcpi_last_ack_recv > SILENT_MS;
 
 	return silent &&

@@ -18,8 +18,8 @@ int jm_tcp_listen(const char *host, int port, int *ret_fd, struct jm_err *err);
 /* One try; -1: errno says why not. Looking up a name has the time limit of the system's
  * resolver. */
 int jm_tcp_connect(const char *host, int port, int64_t until_ns);
-/* The connection to a peer that vanishes without closing it breaks within 8 s; small messages are
- * sent at once. */
+/* The connection to a peer of another host that vanishes without closing it breaks within 8 s;
+ * small messages are sent at once. */
 void jm_tcp_tune(int fd);
 /* True if the peer has acknowledged nothing of what was sent for 6 s: its host or the way to it is
  * down. */

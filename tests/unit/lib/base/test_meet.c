@@ -4,6 +4,7 @@
 
 #include <signal.h>
 #include <pthread.h>
+#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -444,6 +445,39 @@ static void a_try_to_connect_can_be_interrupted(void **unused)
 	close(door);
 }
 
+/* A connection from this address of the loopback to another one. */
+static int connect_from(const char *from, int port)
+{
+	struct sockaddr_in own = {.sin_family = AF_INET}, other = own;
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	assert_int_equal(inet_pton(AF_INET, from, &own.sin_addr), 1);
+	assert_int_equal(inet_pton(AF_INET, "127.0.0.1", &other.sin_addr), 1);
+	other.sin_port = htons((uint16_t)port);
+	assert_int_equal(bind(fd, (struct sockaddr *)&own, sizeof(own)), 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&other, sizeof(other)), 0);
+	return fd;
+}
+
+/* Hundreds of ranks of one host have more idle connections than it can answer for in time. */
+static void only_connections_to_other_addresses_are_probed(void **unused)
+{
+	struct jm_meet m = meeting(2);
+
+	(void)unused;
+	for (int i = 1; i <= 2; i++) {
+		int fd = connect_from(i == 1 ? "127.0.0.1" : "127.0.0.2", m.port);
+		int probed = -1;
+		socklen_t size = sizeof(probed);
+
+		jm_tcp_tune(fd);
+		assert_int_equal(getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &probed, &size), 0);
+		assert_int_equal(probed, i == 2);
+		close(fd);
+	}
+	close(m.door_fd);
+}
+
 /* ---- parts ----------------------------------------------------------------------------------- */
 
 /* Test vectors of the authors: key 00 01 ... 0f, texts "", 00. */
@@ -499,6 +533,7 @@ int main(void)
 		cmocka_unit_test(nobody_waits_for_a_rank_after_the_first_has_gone),
 		cmocka_unit_test(ranks_that_have_not_come_take_no_files),
 		cmocka_unit_test(a_try_to_connect_can_be_interrupted),
+		cmocka_unit_test(only_connections_to_other_addresses_are_probed),
 		cmocka_unit_test(hashes_are_siphash),
 		cmocka_unit_test(addresses_are_read_or_refused),
 	};
