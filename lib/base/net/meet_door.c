@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #define GUESTS	 (JM_MEET_MOST + 128) /* all ranks may come at once */
+#define ADMITTED 64		      /* of them between two looks at what the others say */
 #define GUEST_NS (3 * JM_SECOND)
 #define LOOK_MS	 200 /* between looks at deadlines */
 
@@ -68,19 +69,32 @@ static void send_away(struct door *d, int i)
 	memmove(&d->guest[i], &d->guest[i + 1], sizeof(d->guest[0]) * (size_t)(--d->n - i));
 }
 
+/* The oldest guest that has not said who it is, else the oldest. */
+static int least_known(const struct door *d)
+{
+	for (int i = 0; i < d->n; i++)
+		if (d->guest[i].got < sizeof(d->guest[i].said.hello))
+			return i;
+	return 0;
+}
+
+/* A few at a time: no guest is sent away for a crowd before it was listened to several times. */
 static void let_in(struct door *d)
 {
-	int fd;
+	int fd = -1;
 
-	while ((fd = accept4(d->listens, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
+	for (int i = 0; i < ADMITTED; i++) {
+		fd = accept4(d->listens, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd < 0)
+			break;
 		if (d->n == GUESTS)
-			send_away(d, 0);
+			send_away(d, least_known(d));
 		d->guest[d->n++] = (struct guest){
 			.fd = fd, .until_ns = jm_clock_now(jm_clock_real()) + GUEST_NS};
 	}
 	/* out of descriptors: the guests that are there have taken them */
-	if ((errno == EMFILE || errno == ENFILE) && d->n)
-		send_away(d, 0);
+	if (fd < 0 && (errno == EMFILE || errno == ENFILE) && d->n)
+		send_away(d, least_known(d));
 }
 
 /* A door speaks only a few bytes, which fit into an empty buffer of the kernel. */
