@@ -4,7 +4,7 @@
 #include "base/process/cpu_list.h"
 #include "base/text/json.h"
 #include "engine/run/pipeline.h"
-#include "engine/run/reduce.h"
+#include "engine/run/reduce_bytes.h"
 
 #include <string.h>
 
@@ -16,13 +16,13 @@ struct sent {
 
 static struct sent sent(const struct describe_plan *plan)
 {
-	struct jm_reduce_cost cost = jm_reduce_cost(plan->program);
+	struct jm_reduce_bytes bytes = jm_reduce_bytes(plan->program);
 	double tp = jm_graph_tp(plan->graph), dp = jm_graph_ranks(plan->graph);
 	double sums = plan->graph->shard ? 1 : 2; /* a reduce-scatter is half of an all-reduce */
 
-	return (struct sent){.tp = 2 * (tp - 1) / tp * cost.shared,
+	return (struct sent){.tp = 2 * (tp - 1) / tp * bytes.shared,
 		.pp = jm_pipeline_sent(plan->program),
-		.dp = (dp - 1) / dp * (sums * cost.bytes + cost.gathered)};
+		.dp = (dp - 1) / dp * (sums * bytes.summed + bytes.gathered)};
 }
 
 static bool is_several(const struct describe_plan *plan)

@@ -22,9 +22,8 @@ struct jm_pipeline {
 	 * it */
 	void **exec, **captured;
 	const struct jm_comm *comm;
-	int apart;	       /* ranks from a stage to the next */
-	struct jm_event ready; /* what is sent is computed */
-	bool begins;	       /* no exchange of this step has begun */
+	int apart;   /* ranks from a stage to the next */
+	bool begins; /* no exchange of this step has begun */
 };
 
 static int most_slots(const struct jm_program *p)
@@ -215,7 +214,6 @@ void jm_pipeline_free(struct jm_program *p)
 		p->device->backend->drop(p->device->dev, l->captured[i]);
 	for (size_t i = 0; l->exec && i < slots * (size_t)p->n_units; i++)
 		p->device->backend->drop(p->device->dev, l->exec[i]);
-	jm_event_drop(&l->ready);
 	jm_waits_free(p->stage_waits);
 	p->stage_waits = NULL;
 	for (int i = 0; i < l->n_copies; i++)
@@ -231,17 +229,16 @@ int jm_pipeline_open(
 	struct jm_program *p, const struct jm_comm *comm, int apart, struct jm_err *err)
 {
 	struct jm_pipeline *l = p->pipeline;
-	const struct jm_device *d = p->device;
 	int code;
 
 	l->comm = comm;
 	l->apart = apart;
 	/* of a turn two at most, then the table's gradient and the norms */
-	code = jm_waits_new(d, JM_QUEUE_COMPUTE, 2 * p->stage.n_turns + 2, &p->stage_waits, err);
-	if (code)
-		return code;
-	jm_reduce_count_by(p, p->stage_waits);
-	return jm_event_new(d, &l->ready, err);
+	code = jm_waits_new(
+		p->device, JM_QUEUE_COMPUTE, 2 * p->stage.n_turns + 2, &p->stage_waits, err);
+	if (!code)
+		jm_reduce_count_by(p, p->stage_waits);
+	return code;
 }
 
 void jm_pipeline_reset(struct jm_program *p)
@@ -250,11 +247,13 @@ void jm_pipeline_reset(struct jm_program *p)
 		jm_waits_reset(p->stage_waits);
 }
 
-void jm_pipeline_times(struct jm_program *p, double *ret_step, double *ret_waited)
+double jm_pipeline_waited(struct jm_program *p)
 {
-	*ret_step = *ret_waited = NAN;
+	double waited = NAN, step;
+
 	if (p->stage_waits && !jm_device_sync(p->device, NULL))
-		jm_waits_means(p->stage_waits, ret_waited, ret_step);
+		jm_waits_means(p->stage_waits, &waited, &step);
+	return waited;
 }
 
 double jm_pipeline_sent(const struct jm_program *p)
@@ -298,30 +297,11 @@ static int rank_of(const struct jm_program *p, const struct jm_pipe_move *m)
 	return m->stage < 0 ? -1 : l->comm->rank + (m->stage - p->graph->stage) * l->apart;
 }
 
-/* In the order of the compute queue; in host memory its data is complete first. */
-static int exchange(struct jm_program *p, struct jm_transfer *t, struct jm_err *err)
-{
-	struct jm_pipeline *l = p->pipeline;
-	bool on_host = l->comm->transport->host_memory;
-	int code = 0;
-
-	if (on_host)
-		code = jm_event_record(&l->ready, JM_QUEUE_COMPUTE, err);
-	if (on_host && !code)
-		code = jm_event_wait(&l->ready, err);
-	if (!code)
-		code = jm_waits_begin(p->stage_waits, l->begins, err);
-	l->begins = false;
-	if (!code)
-		code = on_host ? jm_comm_run(l->comm, t, err)
-			       : jm_reduce_start_in_order(p, l->comm, t, err);
-	return code ? code : jm_waits_end(p->stage_waits, err);
-}
-
 /* The two transfers at once. */
 static int transfer(struct jm_program *p, const struct jm_pipe_part *ran,
 	const struct jm_pipe_move *send, const struct jm_pipe_move *receive, struct jm_err *err)
 {
+	struct jm_pipeline *l = p->pipeline;
 	const struct jm_stage *s = &p->stage;
 	const struct jm_pipe_part *to = &receive->part;
 	const struct jm_tensor *from = send->stage < 0 ? NULL : s->out[number_of(p, ran)];
@@ -334,13 +314,15 @@ static int transfer(struct jm_program *p, const struct jm_pipe_part *ran,
 		.count = from ? from->bytes
 			 : in ? in->bytes
 			      : 0};
+	bool first = l->begins;
 
 	if (!from && !in)
 		return 0;
 	if (in)
 		t.to = place_in(p, jm_graph_cell(p->graph, in), to->chunk,
 			to->micro % s->chunk[to->chunk].slots);
-	return exchange(p, &t, err);
+	l->begins = false;
+	return jm_reduce_run_in_order(p, l->comm, &t, p->stage_waits, first, err);
 }
 
 static int run_turn(struct jm_program *p, const struct jm_pipe_turn *t,

@@ -25,9 +25,9 @@ int jm_pipeline_open(
 	struct jm_program *p, const struct jm_comm *comm, int apart, struct jm_err *err);
 /* Bytes that the rank sends to other stages in a step. */
 double jm_pipeline_sent(const struct jm_program *p);
-/* Means of the steps so far: of a step, and of what it waits for other stages, exchanges included;
- * NAN = unknown. Waits for the device. */
-void jm_pipeline_times(struct jm_program *p, double *ret_step, double *ret_waited);
+/* Seconds that a step so far waits for other stages, exchanges included; NAN = unknown, or there
+ * are no stages. Waits for the device. */
+double jm_pipeline_waited(struct jm_program *p);
 void jm_pipeline_reset(struct jm_program *p); /* discards the steps so far */
 /* All micro-steps of a step, between jm_program_begin and jm_program_update. */
 int jm_pipeline_run(

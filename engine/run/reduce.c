@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "engine/graph/op.h"
 #include "engine/plan/bucket.h"
-#include "reduce_bytes.h"
 #include "waits.h"
 
 #include <math.h>
@@ -376,7 +375,8 @@ static int exchange_beside(struct jm_reduction *r, struct jm_transfer *t, enum j
 	return code ? code : jm_event_record(&r->shared, JM_QUEUE_COMM, err);
 }
 
-int jm_reduce_start_in_order(
+/* In memory of the device, also by transport host, which has queues of its own. */
+static int start_in_order(
 	struct jm_program *p, const struct jm_comm *comm, struct jm_transfer *t, struct jm_err *err)
 {
 	struct jm_reduction *r = p->reduction;
@@ -393,15 +393,23 @@ int jm_reduce_start_in_order(
 	return code ? code : jm_event_follow(&r->done, JM_QUEUE_COMPUTE, err);
 }
 
-static int run_in_order(
+static int run_on_host_in_order(
 	struct jm_program *p, const struct jm_comm *comm, struct jm_transfer *t, struct jm_err *err)
 {
-	int code;
+	int code = wait_for_device(p->reduction, err);
 
-	if (!comm->transport->host_memory)
-		return jm_reduce_start_in_order(p, comm, t, err);
-	code = wait_for_device(p->reduction, err);
 	return code ? code : jm_comm_run(comm, t, err);
+}
+
+int jm_reduce_run_in_order(struct jm_program *p, const struct jm_comm *comm, struct jm_transfer *t,
+	struct jm_waits *waits, bool first, struct jm_err *err)
+{
+	int code = jm_waits_begin(waits, first, err);
+
+	if (!code)
+		code = comm->transport->host_memory ? run_on_host_in_order(p, comm, t, err)
+						    : start_in_order(p, comm, t, err);
+	return code ? code : jm_waits_end(waits, err);
 }
 
 static bool begins_step(const struct jm_program *p, const struct jm_unit *u)
@@ -409,17 +417,6 @@ static bool begins_step(const struct jm_program *p, const struct jm_unit *u)
 	const struct jm_reduction *r = p->reduction;
 
 	return r->first_shared >= 0 && p->unit[r->first_shared] == u && p->micro_now <= 1;
-}
-
-static int exchange_alone(struct jm_program *p, const struct jm_unit *u, struct jm_transfer *t,
-	enum jm_account_kind kind, struct jm_err *err)
-{
-	struct jm_reduction *r = p->reduction;
-	int code = jm_waits_begin(r->account[kind].alone, begins_step(p, u), err);
-
-	if (!code)
-		code = run_in_order(p, r->ranks.tp, t, err);
-	return code ? code : jm_waits_end(r->account[kind].alone, err);
 }
 
 static int run_shared(struct jm_program *p, const struct jm_unit *u, struct jm_err *err)
@@ -443,7 +440,10 @@ static int run_shared(struct jm_program *p, const struct jm_unit *u, struct jm_e
 			jm_waits_step(r->tp_clock);
 		return run_on_host(r, r->ranks.tp, &t, kind, err);
 	}
-	return u->wait ? exchange_beside(r, &t, kind, err) : exchange_alone(p, u, &t, kind, err);
+	if (u->wait)
+		return exchange_beside(r, &t, kind, err);
+	return jm_reduce_run_in_order(
+		p, r->ranks.tp, &t, r->account[kind].alone, begins_step(p, u), err);
 }
 
 /* Between the first and the last stage, or of all ranks of the model. */
@@ -460,12 +460,8 @@ static int run_between_stages(struct jm_program *p, const struct jm_node *n, str
 		.count = n->in[0]->bytes,
 		.to_rank = other,
 		.from_rank = other};
-	int code;
 
-	code = jm_waits_begin(p->stage_waits, false, err);
-	if (!code)
-		code = run_in_order(p, swap ? r->all : r->model, &t, err);
-	return code ? code : jm_waits_end(p->stage_waits, err);
+	return jm_reduce_run_in_order(p, swap ? r->all : r->model, &t, p->stage_waits, false, err);
 }
 
 /* Of an evaluation, whose stages follow each other: what the last part made, or what the next one
@@ -486,7 +482,9 @@ static int run_border(struct jm_program *p, const struct jm_node *n, struct jm_e
 		.to_rank = in ? -1 : rank,
 		.from_rank = in ? rank : -1};
 
-	return t->class == JM_CLASS_SCALAR ? 0 : run_in_order(p, r->all, &move, err);
+	return t->class == JM_CLASS_SCALAR
+		       ? 0
+		       : jm_reduce_run_in_order(p, r->all, &move, NULL, false, err);
 }
 
 static int wait_for_shared(struct jm_program *p, const struct jm_unit *u, struct jm_err *err)
@@ -571,14 +569,8 @@ static void read_accounts(struct jm_reduction *r, struct jm_reduce_cost *cost)
 struct jm_reduce_cost jm_reduce_cost(struct jm_program *p)
 {
 	struct jm_reduction *r = p->reduction;
-	struct jm_reduce_bytes sent = jm_reduce_bytes(p);
-	struct jm_reduce_cost cost = {.buckets = sent.buckets,
-		.bytes = sent.summed,
-		.gathered = sent.gathered,
-		.shared = sent.shared,
-		.exposed = NAN,
-		.step = NAN,
-		.exposed_tp = NAN};
+	struct jm_reduce_cost cost = {
+		.sent = jm_reduce_bytes(p), .exposed = NAN, .step = NAN, .exposed_tp = NAN};
 
 	for (int k = 0; k < JM_ACCOUNT_KINDS_N; k++)
 		cost.kind[k] = (struct jm_account_time){NAN, NAN};

@@ -17,13 +17,11 @@
 #include "comm/comm.h"
 #include "account.h"
 #include "engine/plan/program_plan.h"
+#include "reduce_bytes.h"
 
 /* The cost of the transfers in a step. */
 struct jm_reduce_cost {
-	int buckets;
-	double bytes;	 /* bytes of gradients that are summed */
-	double gathered; /* bytes that each rank has after the gathers of a sharded update */
-	double shared;	 /* bytes that ranks which share a model sum; a gather counts half */
+	struct jm_reduce_bytes sent;
 	/* means of the steps so far; NAN = unknown */
 	double exposed;	   /* seconds that computation waits for sums and gathers of the update */
 	double exposed_tp; /* and for exchanges of ranks that share a model */
@@ -49,10 +47,10 @@ void jm_reduce_close(struct jm_program *p); /* a program without a reduction is 
 void jm_reduce_count_by(struct jm_program *p, struct jm_waits *clock);
 /* Runs one unit. */
 int jm_program_run_unit(struct jm_program *p, int unit, struct jm_err *err);
-/* Starts a transfer in memory of the device in the order of the compute queue, also by transport
- * host, which has queues of its own: computation behind it waits. */
-int jm_reduce_start_in_order(struct jm_program *p, const struct jm_comm *comm,
-	struct jm_transfer *t, struct jm_err *err);
+/* Runs a transfer in the order of the compute queue: computation behind it waits. That is a wait of
+ * `waits`, which may be NULL. first: of its step. */
+int jm_reduce_run_in_order(struct jm_program *p, const struct jm_comm *comm, struct jm_transfer *t,
+	struct jm_waits *waits, bool first, struct jm_err *err);
 /* Brings all parameters up to date after a sharded update, of which each rank updates a share; all
  * ranks call this between two steps. Waits for the device. */
 int jm_reduce_gather(struct jm_program *p, struct jm_err *err);

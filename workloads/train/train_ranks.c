@@ -5,7 +5,6 @@
 #include "workloads/parts/rank_times.h"
 
 #include <jansson.h>
-#include <math.h>
 #include <string.h>
 
 /* The share of a step in which ranks wait for other stages; their mean. */
@@ -28,11 +27,11 @@ static json_t *communication_json(const struct train *s, const struct jm_reduce_
 	jm_json_set_text(&json, "transport", jm_gang_comm(&s->gang)->transport->name);
 	jm_json_set_bool(&json, "rounded", s->graph->rounds_sums);
 	jm_json_set_bool(&json, "shard_update", s->graph->shard);
-	jm_json_set_int(&json, "buckets", cost->buckets);
-	jm_json_set_number(&json, "bytes_per_step", cost->bytes);
-	jm_json_set_number(&json, "gathered_bytes_per_step", cost->gathered);
+	jm_json_set_int(&json, "buckets", cost->sent.buckets);
+	jm_json_set_number(&json, "bytes_per_step", cost->sent.summed);
+	jm_json_set_number(&json, "gathered_bytes_per_step", cost->sent.gathered);
 	jm_json_set_int(&json, "tp", jm_graph_tp(s->graph));
-	jm_json_set_number(&json, "tp_bytes_per_step", cost->shared);
+	jm_json_set_number(&json, "tp_bytes_per_step", cost->sent.shared);
 	if (pipe->stages) {
 		jm_json_set_int(&json, "pp", pipe->stages);
 		jm_json_set_int(&json, "pp_chunks", pipe->chunks);
@@ -58,7 +57,7 @@ int jm_train_keep_ranks(struct train *s, struct jm_err *err)
 		.from = &own,
 		.to = times,
 		.count = sizeof(own)};
-	double sent = jm_pipeline_sent(s->program), step, stage;
+	double sent = jm_pipeline_sent(s->program);
 	struct jm_reduce_cost cost;
 	int code;
 
@@ -68,11 +67,10 @@ int jm_train_keep_ranks(struct train *s, struct jm_err *err)
 	code = jm_comm_sum(&s->gang.control, &sent, 1, err);
 	if (code)
 		return code;
-	jm_pipeline_times(s->program, &step, &stage);
-	own = (struct jm_rank_time){.step = isnan(stage) ? cost.step : step,
+	own = (struct jm_rank_time){.step = cost.step,
 		.exposed = cost.exposed,
 		.exposed_tp = cost.exposed_tp,
-		.stage = stage};
+		.stage = jm_pipeline_waited(s->program)};
 	memcpy(own.kind, cost.kind, sizeof(own.kind));
 	code = jm_comm_run(&s->gang.control, &t, err);
 	if (code || !s->work->more)
