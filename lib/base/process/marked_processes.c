@@ -65,15 +65,10 @@ bool jm_mark_is_ours(const char *mark)
 
 static bool carries(pid_t pid, const char *mark)
 {
-	static const char name[] = JM_CASE_VARIABLE "=";
-	bool found = false;
-	size_t n;
-	char *text = jm_process_environment(pid, &n);
+	char *marks = jm_process_variable(pid, JM_CASE_VARIABLE);
+	bool found = marks && has_mark(marks, mark);
 
-	for (size_t i = 0; text && i < n && !found; i += strlen(text + i) + 1)
-		found = !strncmp(text + i, name, sizeof(name) - 1) &&
-			has_mark(text + i + sizeof(name) - 1, mark);
-	free(text);
+	free(marks);
 	return found;
 }
 

@@ -203,7 +203,8 @@ void jm_process_machine(const char *root, char *out, size_t size)
 
 #define MAX_BYTES (4 << 20) /* of an environment */
 
-char *jm_process_environment(pid_t pid, size_t *ret_n)
+/* NAME=VALUE with a 0 behind each, for the caller to free; NULL = it cannot be read. */
+static char *environment(pid_t pid, size_t *ret_n)
 {
 	char path[64], *text = NULL;
 	size_t size = 4096, n = 0;
@@ -225,4 +226,16 @@ char *jm_process_environment(pid_t pid, size_t *ret_n)
 		text[n] = '\0';
 	*ret_n = n;
 	return text;
+}
+
+char *jm_process_variable(pid_t pid, const char *name)
+{
+	size_t n, length = strlen(name);
+	char *text = environment(pid, &n), *value = NULL;
+
+	for (size_t i = 0; text && i < n && !value; i += strlen(text + i) + 1)
+		if (!strncmp(text + i, name, length) && text[i + length] == '=')
+			value = strdup(text + i + length + 1);
+	free(text);
+	return value;
 }

@@ -15,9 +15,9 @@ struct jm_process {
 /* Reads /proc/PID/NAME, a 0 behind it, and returns the bytes read; 0 = it cannot be read. root:
  * prefix of /proc. */
 size_t jm_process_file(const char *root, pid_t pid, const char *name, char *out, size_t size);
-/* Its variables, NAME=VALUE with a 0 behind each, for the caller to free; NULL = this process may
- * not read it. */
-char *jm_process_environment(pid_t pid, size_t *ret_n);
+/* The value of a variable of its environment, for the caller to free; NULL = it has none of that
+ * name, or this process may not read its environment. */
+char *jm_process_variable(pid_t pid, const char *name);
 /* The process with that id, as it is now. start is 0 when it cannot be read. */
 struct jm_process jm_process_of(pid_t pid);
 /* 0 = there is no such process. */

@@ -139,9 +139,18 @@ bool jm_agent_links_measures(const struct jm_agent_links *h, int rank)
 	return !rank || (h && h->link[rank].first == rank);
 }
 
+static int hosts(const struct jm_agent_links *h)
+{
+	int n = 0;
+
+	for (int r = 0; r < h->place.world; r++)
+		n += jm_agent_links_measures(h, r);
+	return n;
+}
+
 void jm_agent_links_compare_clocks(struct jm_agent_links *h, bool after)
 {
-	int64_t each = ALL_NS / h->place.world;
+	int64_t each = ALL_NS / hosts(h);
 
 	if (each > PATIENT_NS)
 		each = PATIENT_NS;

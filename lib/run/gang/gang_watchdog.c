@@ -77,13 +77,10 @@ struct watch {
 /* Has mpirun started it, or what has started it? One that cannot be read is of another user. */
 static bool is_of_rank(pid_t pid)
 {
-	size_t n;
-	char *text = jm_process_environment(pid, &n);
-	bool found = false;
+	char *rank = jm_process_variable(pid, RANK);
+	bool found = rank;
 
-	for (size_t i = 0; text && i < n && !found; i += strlen(text + i) + 1)
-		found = !strncmp(text + i, RANK "=", sizeof(RANK));
-	free(text);
+	free(rank);
 	return found;
 }
 

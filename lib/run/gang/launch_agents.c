@@ -78,7 +78,7 @@ bool jm_rank_lost(const struct jm_rank *rank)
 	return rank->link && !rank->exited && jm_tcp_lost(rank->link->fd);
 }
 
-static void started_signal(const struct jm_rank *rank, int number, bool with_children)
+static void agents_signal(const struct jm_rank *rank, int number, bool with_children)
 {
 	const struct jm_frame_signal s = {number, with_children};
 
@@ -89,7 +89,7 @@ static void started_signal(const struct jm_rank *rank, int number, bool with_chi
 }
 
 /* An agent whose worker was not seen to end loses its connection, ends the worker and is gone. */
-static int started_wait(struct jm_rank *rank)
+static int agents_wait(struct jm_rank *rank)
 {
 	if (!rank->link)
 		return jm_launcher_local.wait(rank);
@@ -109,7 +109,7 @@ static int check_world(const struct jm_launch *what, struct jm_err *err)
 				 what->world, what->world == 1 ? "" : "s", started, started);
 }
 
-static int started_start(const struct jm_launch *what, struct jm_rank *rank, struct jm_err *err)
+static int agents_start(const struct jm_launch *what, struct jm_rank *rank, struct jm_err *err)
 {
 	int door = -1, n = 0, code = check_world(what, err);
 	json_t *meet;
@@ -125,8 +125,8 @@ static int started_start(const struct jm_launch *what, struct jm_rank *rank, str
 		code = n ? start_there(what, n, meet, &rank[n], err)
 			 : start_here(what, meet, door, &rank[n], err);
 	for (int r = 0; r < n && code; r++) {
-		started_signal(&rank[r], SIGKILL, true);
-		started_wait(&rank[r]);
+		agents_signal(&rank[r], SIGKILL, true);
+		agents_wait(&rank[r]);
 		jm_rank_close(&rank[r]);
 	}
 	json_decref(meet);
@@ -138,7 +138,7 @@ const struct jm_launcher jm_launcher_agents = {
 	.name = "started",
 	.summary = "processes that mpirun, srun, torchrun or a person has started, on one or more "
 		   "hosts",
-	.start = started_start,
-	.signal = started_signal,
-	.wait = started_wait,
+	.start = agents_start,
+	.signal = agents_signal,
+	.wait = agents_wait,
 };
