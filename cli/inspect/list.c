@@ -20,6 +20,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#define DEVICES                                                                                    \
+	"The devices of this machine, with their power and settings, are shown by "                \
+	"'joulemark top', 'joulemark watch' and 'joulemark get'."
+
 /* Where the list goes: as names, as text, or into an array when there is one. */
 struct list {
 	const struct jm_cli *cli;
@@ -251,9 +255,7 @@ static int no_such_kind(struct jm_cli *cli, const char *name)
 		jm_text_append(all, sizeof(all), ", ", names[k]);
 	}
 	near = jm_did_you_mean(name, names, KINDS);
-	return jm_err_set(&cli->err, JM_EUSAGE,
-		"'list' does not know '%s'; %s%s%s %s. The devices of this machine are shown by "
-		"'joulemark top', 'joulemark watch' and 'joulemark get'.",
+	return jm_err_set(&cli->err, JM_EUSAGE, "'list' does not know '%s'; %s%s%s %s. " DEVICES,
 		name, near ? "did you mean '" : "", near ? near : "",
 		near ? "'? The kinds are" : "the kinds are", all);
 }
@@ -291,8 +293,7 @@ static int list_kinds(struct jm_cli *cli, struct list *l)
 	if (!l->describes && !cli->quiet)
 		jm_text_wrap(cli->out,
 			"'joulemark list models' describes one kind, 'joulemark list --all' "
-			"everything. The devices of this machine, with their power and settings, "
-			"are shown by 'joulemark top', 'joulemark watch' and 'joulemark get'.",
+			"everything. " DEVICES,
 			0, 0, cli->width);
 	return 0;
 }

@@ -479,8 +479,8 @@ static const struct jm_option options[] = {
 		.help = "slowdown factors of the Energy Delay Sum"},
 	{.name = "idle-gpus",
 		JM_BIND(JM_FLAG, struct call, report.idle_gpus),
-		.help = "also count the energy of GPUs on which the work did not run; without it, "
-			"what the plan in the store says, else they are not counted"},
+		.help = "also count the energy of GPUs on which the work did not run; without it "
+			"only if the plan in the store says so (idle-gpus: true)"},
 	{.name = "add-watts",
 		JM_BIND(JM_REAL, struct call, report.add_watts),
 		.unit = "W",

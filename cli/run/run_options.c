@@ -216,8 +216,8 @@ const struct jm_option jm_run_options[] = {
 			"of the sensors"},
 	{.name = "idle-gpus",
 		JM_BIND(JM_FLAG, struct jm_run_given, idle_gpus),
-		.help = "also count the energy of GPUs on which the work did not run, in the table "
-			"and in 'joulemark report' of this store"},
+		.help = "also count the energy of GPUs on which the work did not run, in what this "
+			"command prints and in what 'joulemark report' prints of this store"},
 	{.name = "add-watts",
 		JM_BIND(JM_REAL, struct jm_run_given, add_watts),
 		.unit = "W",

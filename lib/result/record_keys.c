@@ -382,8 +382,8 @@ const struct jm_key jm_record_keys[] = {
 		.meaning = "where no command was run: what was measured while it ran already"},
 	{OBJECT("own_share", JM_KEY_OPTIONAL), .keys = jm__own_share_keys,
 		.meaning =
-			"of the one command that 'measure' ran, of all its runs: its part of the "
-			"processors, whose meters include what else ran"},
+			"the part that the command of 'measure' had in the time and energy of the "
+			"processors, whose meters include all else that ran; of all its runs"},
 	{OBJECT("job", JM_KEY_OPTIONAL), .keys = jm__job_keys,
 		.meaning = "to which a command that 'measure' ran belongs: a report adds records "
 			   "of one job that overlap in time up to one run"},
