@@ -6,6 +6,8 @@ import random
 import subprocess
 import time
 
+import pytest
+
 from fake_gpus import wait_for
 from jm import BIN, BUILD, HANGS_S
 
@@ -27,6 +29,11 @@ def devices(n):
     fake = BUILD / "tests/peers"
     return {"JM_BACKENDS": str(fake), "JM_FAKE_LATER_IDS": ",".join(f"GPU-{i}" for i in range(n)),
             "JM_NCCL_LIB": str(fake / "libnccl-fake.so")}
+
+
+@pytest.fixture(name="two_devices")
+def two_fake_devices():
+    return devices(2)
 
 
 def shared_memory():

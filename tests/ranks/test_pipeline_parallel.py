@@ -3,14 +3,10 @@
 import pytest
 
 from gangs import devices
-from jm import is_sanitized
 from runs import FAILED, one
+from split_models import STEPS, falling_losses as losses, language_models
 
-STEPS = 4 if is_sanitized() else 20
-SIZES = ["--layers", "4", "--hidden", "32", "--heads", "4", "--vocab", "256", "--context", "16", "--seq", "16"]
-END = ["--warmup", "0", "--source", "null", "--selftest", "0"]
-LLAMA = ["run", "llama", *SIZES, "--kv-heads", "2", "--ffn", "48", *END]
-GPT = ["run", "gpt", *SIZES, *END]
+GPT, LLAMA = language_models()
 F64 = ["--precision", "f64"]
 STREAM = 2 * 16 * 32 * 4  # bytes: what a stage sends of two sequences in f32
 
@@ -20,12 +16,6 @@ def train(work, ranks=1, tp=1, pp=1, *more, accumulate=4, batch=2, device="cpu",
     parts = ["--ranks", ranks, "--tp", tp, "--pp", pp] if ranks > 1 else []
     work = [*work, "--batch", batch * tp * pp // ranks, "--accumulate", accumulate, "--steps", STEPS, "--device", device]
     return one(*work, *parts, *more, status=status, **kwargs)
-
-
-def losses(record):
-    found = record["step_series"]["loss"]
-    assert len(found) == STEPS and (STEPS < 20 or found[-1] < found[0]) and record["verified"] is True
-    return found
 
 
 @pytest.fixture(name="gpt", scope="module")

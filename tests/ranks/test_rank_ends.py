@@ -11,14 +11,9 @@ import time
 
 import pytest
 
-from gangs import ENDS_S, GPT, Running, devices, shared_memory
+from gangs import ENDS_S, GPT, Running, shared_memory, two_fake_devices  # pylint: disable=unused-import
 from jm import BIN, HANGS_S
 from runs import FAILED, one
-
-
-@pytest.fixture(name="two_devices")
-def two_fake_devices():
-    return devices(2)
 
 
 KILLS = int(os.environ.get("JM_TEST_KILLS", "4"))

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from gangs import ENDS_S, GPT, devices, losses
+from gangs import ENDS_S, GPT, devices, losses, two_fake_devices  # pylint: disable=unused-import
 from jm import BUILD, USAGE, jm, sentence
 from runs import FAILED, one, records
 
@@ -258,11 +258,6 @@ def test_the_help_of_a_transport_is_that_of_the_work(work, says, hides):
 
 def test_other_work_runs_on_one_rank():
     assert "--ranks" in sentence(jm("run", "null", "--ranks", "2"), USAGE)
-
-
-@pytest.fixture(name="two_devices")
-def two_fake_devices():
-    return devices(2)
 
 
 TWO = ["--device", "later:0,later:1", "--ranks", "2"]

@@ -4,11 +4,9 @@ import pytest
 
 from gangs import devices
 from runs import one
+from split_models import language_models
 
-SIZES = ["--layers", 4, "--hidden", 32, "--heads", 4, "--vocab", 256, "--context", 16, "--seq", 16, "--accumulate", 2]
-END = ["--warmup", 0, "--source", "null", "--selftest", 0]
-LLAMA = ["run", "llama", *SIZES, "--kv-heads", 2, "--ffn", 48, *END]
-GPT = ["run", "gpt", *SIZES, *END]
+GPT, LLAMA = language_models("--accumulate", 2)
 F64 = ["--precision", "f64"]
 WAYS = {
     "tensor": ["--ranks", 2, "--tp", 2],

@@ -5,12 +5,10 @@ import pytest
 
 from gangs import devices
 from runs import FAILED, limit_files, one
+from split_models import losses, language_models
 from weights_files import read, values
 
-SIZES = ["--layers", 4, "--hidden", 32, "--heads", 4, "--vocab", 257, "--context", 16, "--seq", 16, "--accumulate", 2]
-END = ["--warmup", 0, "--source", "null", "--selftest", 0]
-LLAMA = ["run", "llama", *SIZES, "--kv-heads", 2, "--ffn", 48, *END]
-GPT = ["run", "gpt", *SIZES, *END]
+GPT, LLAMA = language_models("--accumulate", 2, vocab=257)
 WAYS = {
     "tensor": ["--ranks", 2, "--tp", 2],
     "stages": ["--ranks", 2, "--pp", 2],
@@ -25,11 +23,6 @@ def train(work, way, *more, steps=3, status=0, **kwargs):
     ranks = WAYS.get(way, [])
     models = 2 if way == "both" else 1
     return one(*work, *ranks, "--batch", 4 // models, "--steps", steps, *more, status=status, **kwargs)
-
-
-def losses(record):
-    assert record["status"] == "ok"
-    return record["step_series"]["loss"]
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -4,10 +4,9 @@ import pytest
 
 from gangs import devices
 from runs import one
+from split_models import language_models
 
-SIZES = ["--layers", 4, "--hidden", 32, "--heads", 4, "--vocab", 256, "--context", 16, "--seq", 16, "--accumulate", 4]
-WORK = ["run", "llama", *SIZES, "--kv-heads", 2, "--ffn", 48, "--warmup", 0, "--source", "null", "--selftest", 0,
-        "--precision", "fp16", "--loss-scale", "dynamic:1e8"]
+WORK = [*language_models("--accumulate", 4)[1], "--precision", "fp16", "--loss-scale", "dynamic:1e8"]
 WAYS = {
     "tensor": ["--ranks", 2, "--tp", 2],
     "rows": ["--ranks", 2, "--tp", 2, "--sequence-parallel"],

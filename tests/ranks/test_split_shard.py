@@ -3,13 +3,10 @@
 import pytest
 
 from gangs import devices
-from jm import is_sanitized
 from runs import FAILED, one
+from split_models import STEPS, losses, language_models
 
-SIZES = ["--layers", 4, "--hidden", 32, "--heads", 4, "--vocab", 257, "--context", 16, "--seq", 16, "--accumulate", 2]
-END = ["--warmup", 0, "--source", "null", "--selftest", 0]
-LLAMA = ["run", "llama", *SIZES, "--kv-heads", 2, "--ffn", 48, *END]
-GPT = ["run", "gpt", *SIZES, *END]
+GPT, LLAMA = language_models("--accumulate", 2, vocab=257)
 ALONE = {"gpt": GPT, "llama": LLAMA}  # with a table that both ends have, and with two
 CLIPPED = ["--precision", "f64", "--device", "ref", "--optimizer", "sgd", "--lr", "0.1", "--clip", "0.1"]
 WAYS = {
@@ -21,9 +18,6 @@ WAYS = {
 }
 
 
-STEPS = 4 if is_sanitized() else 20
-
-
 def train(work, way, *more, steps=STEPS, status=0, **kwargs):
     """Of each step twelve sequences, whatever the ranks."""
     models = 3 if way == "rows" else 2 if way else 1
@@ -31,11 +25,6 @@ def train(work, way, *more, steps=STEPS, status=0, **kwargs):
     if way and not status:
         assert r["communication"]["shard_update"] is ("off" not in more)
     return r
-
-
-def losses(record):
-    assert record["verified"] is True
-    return record["step_series"]["loss"]
 
 
 @pytest.fixture(name="alone", scope="module")

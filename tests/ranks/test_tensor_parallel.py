@@ -5,16 +5,10 @@ import time
 import pytest
 
 from gangs import ENDS_S, devices
-from jm import is_sanitized
 from runs import FAILED, one
+from split_models import STEPS, falling_losses as losses, language_models
 
-STEPS = 4 if is_sanitized() else 20
-SIZES = ["--layers", "2", "--hidden", "32", "--heads", "4", "--vocab", "256", "--context", "16", "--seq", "16"]
-END = ["--warmup", "0", "--source", "null", "--selftest", "0"]
-LLAMA = ["run", "llama", *SIZES, "--kv-heads", "2", "--ffn", "48", *END]
-GPT = ["run", "gpt", *SIZES, *END]
-
-
+GPT, LLAMA = language_models(layers=2)
 NORMS = 2 * 4 / 2  # bytes: of each rank one in f32 is gathered
 
 
@@ -23,12 +17,6 @@ def train(work, ranks, tp, *more, device="cpu", status=0, steps=STEPS, **kwargs)
     shared = ["--ranks", ranks, "--tp", tp] if ranks > 1 else []
     work = [*work, "--batch", 4 * tp // ranks, "--steps", steps, "--device", device, *shared]
     return one(*work, *more, status=status, **kwargs)
-
-
-def losses(record):
-    found = record["step_series"]["loss"]
-    assert len(found) == STEPS and (STEPS < 20 or found[-1] < found[0]) and record["verified"] is True
-    return found
 
 
 @pytest.fixture(name="llama", scope="module")
