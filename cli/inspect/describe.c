@@ -86,7 +86,7 @@ static const struct jm_option options[] = {
 		JM_BIND(JM_TEXT, struct describe_plan, device_name),
 		.argument = "NAME",
 		.help = "backend whose memory is planned; without it cpu where it is built, else "
-			"ref"},
+			"ref; with --serve also ref for a precision that processors lack"},
 	{.name = "keep-all",
 		JM_BIND(JM_FLAG, struct describe_plan, training.keep_all),
 		.help = "keep norms, activations and compute copies for the gradients instead of "
@@ -170,13 +170,13 @@ static void plan_done(struct describe_plan *plan)
 
 static const char *choose_device(const struct describe_plan *plan)
 {
+	const struct jm_training *t = &plan->training;
+	bool common = t->math == JM_MATH_F32 && t->precision != JM_F16 && t->precision != JM_F64;
+
 	if (plan->device_name)
 		return plan->device_name;
-	/* cpu serves in f32 and bf16 only */
-	if (plan->serve.on && strcmp(plan->precision, "f32") != 0 &&
-		strcmp(plan->precision, "bf16") != 0)
-		return "ref";
-	return jm_backend_check("cpu", NULL) ? "ref" : "cpu";
+	/* processors lack the other precisions */
+	return (plan->serve.on && !common) || jm_backend_check("cpu", NULL) ? "ref" : "cpu";
 }
 
 /* True if one of the models reads text; models of images in the same call then ignore --seq. */
