@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Charts across systems: the plane of efficiency and throughput, the matrix of two axes, scaling over devices.
+// Charts across systems: the plane of efficiency and throughput, bars of one metric, the matrix of two axes, scaling over
+// devices.
 "use strict";
 (function () {
 	const { el, known, panel, axis, valueAxis, base, parts, tip, whiskers, bars } = JM;
@@ -346,24 +347,25 @@
 
 	const NOT_WORK = /^(device|source|control|batch|ranks|devices|gpus|nodes)$/;
 	const SIZE = /^(m|n|k|size|bytes|elements|sequence|heads)$/; // of a kernel: each has a series of its own
-	const base_ = (s) => s.title.replace(/^.*? on /, "").replace(/,.*$/, "");
+	const systemOf = (s) => s.title.replace(/^.*? on /, "").replace(/,.*$/, "");
 	const anySize = (s) => JM.identity(s, ([path, name]) => !NOT_WORK.test(name) && !SIZE.test(name) && !/^settings\//.test(path));
 
 	// One cell for each point: what it is laid out by.
 	function attributes(s, p) {
-		const out = { system: base_(s) };
+		const out = { system: systemOf(s) };
 		for (const [, name, v] of JM.parameters(s)) out[name] = String(v);
 		JM.S.dimensions.forEach((d, i) => (out[d.name] = p.settings[i].text));
 		return out;
 	}
 
-	// The metric's value in a cell, or why there is none.
+	// The metric's value in a cell, or why there is none; old records name no kind of failure.
 	function cellOf(list, metric) {
 		const good = list.map(([, p]) => p.metrics[metric].mean).filter(known);
 		if (good.length) return { value: Math.max(...good) };
-		const reasons = list.flatMap(([s, p]) => JM.runsOf(s, p.index).map((i) => JM.run("reason", i)));
-		const memory = reasons.some((r) => /out of memory|memory/i.test(r || ""));
-		return { word: !list.length ? "" : memory ? "OOM" : reasons.some(Boolean) ? "failed" : "unknown", reason: reasons.find(Boolean) };
+		const runs = list.flatMap(([s, p]) => JM.runsOf(s, p.index)),
+			reason = runs.map((i) => JM.run("reason", i)).find(Boolean);
+		const isMemory = (i) => (JM.run("failure", i) ? JM.run("failure", i) === "memory" : /out of memory/i.test(JM.run("reason", i)));
+		return { word: !list.length ? "" : runs.some(isMemory) ? "OOM" : reason ? "failed" : "unknown", reason: reason };
 	}
 
 	const inOrder = (list) =>

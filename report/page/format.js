@@ -35,8 +35,8 @@ const apart = (JM.apart = (t) => {
 JM.isApart = (t) => /\d,\d{3}(?!\d)/.test(t);
 JM.together = (t) => t.replace(/(\d),(?=\d{3}(?!\d))/g, "$1");
 
-// The same rule as the terminal's (report/format/text.c): the first one or two digits of the half width, four of the mean
-// at most, and no more decimals than `most`.
+// The same rule as the terminal's (report/format/text.h): the first one or two digits of the half width, decimals up to the
+// fourth digit of the mean, and no more of them than `most`.
 JM.estimate = function (mean, half, most = 12) {
 	if (!known(mean)) return "\u2013";
 	if (!(half > 1e-6 * Math.abs(mean))) return apart(mean.toFixed(Math.min(most, mean === 0 ? 1 : JM.decimals(mean, 4))));

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PAGE_DIGITS 7 /* of each number; five are shown at most */
+#define PAGE_DIGITS 7 /* of each number; decimals are shown up to the fourth */
 
 struct parts {
 	char *title, *table, *data; /* owned; ready to be written as they are */

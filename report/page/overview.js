@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The message of the page: the setting of each system that saves most within a limit of slowdown.
+// The message of the page: the best setting of each system; and all systems in one table.
 "use strict";
 (function () {
 	const { el, known } = JM;

@@ -311,6 +311,7 @@ static void append_run(struct columns *to, const struct jm_group_case *c)
 	append(to, "origin", json_string(c->m.has_energy ? jm_origin_name(c->m.origin) : ""));
 	append(to, "grade", json_string(jm_json_text(quality, "grade")));
 	append(to, "reason", json_string(c->ok ? "" : jm_json_text(c->record, "reason")));
+	append(to, "failure", json_string(c->ok ? "" : jm_json_text(c->record, "failure")));
 	append_of_case(to, c);
 	append_number(to, "joules", c->m.joules);
 	append_number(to, "items", c->m.items);

@@ -414,12 +414,12 @@
 		const all = series.points.map((p, i) => i),
 			at = (i) => series.points[i];
 		const off = (i) => at(i).state === "violated";
-		const twin = (i) => at(i).reference;
+		const isReference = (i) => at(i).reference;
 		const alone = (i) => known(at(i).x) && !all.some((k) => k !== i && at(k).x === at(i).x);
 		return {
-			curve: all.filter((i) => !off(i) && (!twin(i) || alone(i))).sort((a, b) => at(a).x - at(b).x),
-			off: all.filter((i) => !twin(i) && off(i)),
-			reference: all.filter(twin),
+			curve: all.filter((i) => !off(i) && (!isReference(i) || alone(i))).sort((a, b) => at(a).x - at(b).x),
+			off: all.filter((i) => !isReference(i) && off(i)),
+			reference: all.filter(isReference),
 		};
 	}
 

@@ -61,11 +61,11 @@
 	// Power of each share in each part of the time of a trace.
 	function overTime(detail, tree, trace) {
 		const means = (m) => (trace.meters.find((x) => x.id === m.id) || {}).means || [];
-		const split_ = (m) => detail.parts[m.id].some((x) => x && known(x[1]));
+		const hasRest = (m) => detail.parts[m.id].some((x) => x && known(x[1]));
 		const n = Math.max(0, ...tree.tops.map((m) => means(m).length));
 		return Array.from({ length: n }, function (_, i) {
 			const value = (m) => means(m)[i] ?? NaN,
-				rest = (m, parts) => (split_(m) ? parts.reduce((left, p) => left - value(p), value(m)) : NaN);
+				rest = (m, parts) => (hasRest(m) ? parts.reduce((left, p) => left - value(p), value(m)) : NaN);
 			return { title: (trace.end_s * i) / n, values: split(tree, value, rest) };
 		});
 	}

@@ -656,8 +656,8 @@
 					["95 % interval", "of the mean over the repeats, by Student's t"],
 					[
 						"best",
-						"the best mean whose interval overlaps that of no other setting; settings that the device violated " +
-							"take no part",
+						"the best mean whose interval overlaps that of no other setting; settings that the device did not hold, " +
+							"or that exceed --ttft or --tpot, take no part",
 					],
 					[
 						"binding, not reached, violated",
