@@ -53,7 +53,7 @@ int jm_report_check_columns(const char *columns, struct jm_err *err)
 	struct jm_grouping g = {0};
 
 	jm_group_take_options(&g, &(struct jm_report_options){.columns = columns});
-	return jm_grid_check_columns(&g, err);
+	return jm_series_table_check_columns(&g, err);
 }
 
 int jm_report_render(const json_t *records, enum jm_report_format format,
@@ -67,7 +67,7 @@ int jm_report_render(const json_t *records, enum jm_report_format format,
 
 	if (rc)
 		return rc;
-	rc = jm_grid_check_columns(&g, err);
+	rc = jm_series_table_check_columns(&g, err);
 	out = rc ? NULL : open_memstream(&text, &size);
 	if (!rc && !out)
 		rc = jm_err_set(err, JM_ENOMEM, "Out of memory for the report.");

@@ -106,7 +106,7 @@ static void put_columns(struct jm_cli *cli, FILE *out)
 	const char *name;
 
 	(void)cli;
-	for (size_t i = 0; (name = jm_grid_column(i)); i++)
+	for (size_t i = 0; (name = jm_series_table_column(i)); i++)
 		fprintf(out, "%s\n", name);
 }
 

@@ -2,7 +2,7 @@
 /* What trainings of several models take, side by side. */
 #include "describe_several.h"
 #include "engine/graph/optimizer.h"
-#include "report/format/cells.h"
+#include "report/format/grid.h"
 
 #include <math.h>
 #include <stdio.h>

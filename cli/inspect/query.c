@@ -3,7 +3,7 @@
 #include "cli/frame/cli.h"
 #include "cli/frame/json_option.h"
 #include "base/text/csv_fields.h"
-#include "report/format/cells.h"
+#include "report/format/grid.h"
 #include "store/store.h"
 #include "store/store_query.h"
 

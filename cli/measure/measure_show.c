@@ -8,7 +8,7 @@
 #include "base/text/json.h"
 #include "base/printable.h"
 #include "meter/meter.h"
-#include "report/format/cells.h"
+#include "report/format/grid.h"
 #include "report/text/phases.h"
 #include "report/format/text.h"
 

@@ -3,7 +3,7 @@
 
 #include "base/text/json.h"
 #include "cli/frame/screen.h"
-#include "report/format/cells.h"
+#include "report/format/grid.h"
 #include "report/format/text.h"
 
 #include <math.h>

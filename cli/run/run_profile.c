@@ -3,7 +3,7 @@
  * allows. */
 #include "run_profile.h"
 #include "base/text/json.h"
-#include "report/format/cells.h"
+#include "report/format/grid.h"
 #include "report/format/text.h"
 
 #include <math.h>

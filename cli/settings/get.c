@@ -7,7 +7,7 @@
 #include "guard/guard_requests.h"
 #include "hold.h"
 #include "knob_show.h"
-#include "report/format/cells.h"
+#include "report/format/grid.h"
 #include "report/format/text.h"
 
 #include <stdio.h>

@@ -84,7 +84,7 @@ static void put_nodes(char *out, size_t size, const struct jm_grouping *g, const
 		snprintf(part + strlen(part), sizeof(part) - strlen(part),
 			n * rate < 1000 ? " with %.4g %s/s" : " with %.0f %s/s", n * rate, item);
 	jm_text_apart(part, sizeof(part));
-	jm_text_append(out, size, *out ? ", " : "", part);
+	jm_text_append(out, size, ", ", part);
 }
 
 void jm_text_capacity(

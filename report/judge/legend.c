@@ -11,7 +11,7 @@ void jm_text_spread(
 	*out = '\0';
 	if (!s->n_ok)
 		return;
-	if (jm_grid_says_runs(g, s))
+	if (jm_series_table_says_runs(g, s))
 		snprintf(out, size, "; mean ± half of the 95 %% interval over n runs");
 	else if (n > 1)
 		snprintf(out, size, "; mean ± half of the 95 %% interval over %d runs", n);

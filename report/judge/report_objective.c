@@ -79,7 +79,8 @@ int jm_report_k_parse(const char *text, struct jm_report_options *o, struct jm_e
 		snprintf(one, sizeof(one), "%.*s", (int)strcspn(at, ","), at);
 		if (!jm_number_real(one, &k) || !(k > 1) || !(k <= 1000))
 			return jm_err_set(err, JM_EUSAGE,
-				"--k takes numbers above 1, such as 1.5,2.0; '%s' is not one.", at);
+				"--k takes numbers above 1, such as 1.5,2.0; '%s' is not one.",
+				one);
 		rc = add_listed_k(o, k, err);
 	}
 	return rc;

@@ -139,14 +139,13 @@ void jm_text_machine(
 		m->part[JM_MACHINE_DRIVERS], all, factor);
 }
 
-void jm_text_metric_value(const struct jm_grouping *g, const struct jm_group_series *s, int metric,
-	const struct jm_stat *stat, char *out, size_t size)
+void jm_text_metric_value(const struct jm_group_series *s, int metric, const struct jm_stat *stat,
+	char *out, size_t size)
 {
 	char unit[48], number[64];
 	const char *prefix;
 	double factor;
 
-	(void)g;
 	jm_group_metric_unit(s, metric, unit, sizeof(unit));
 	factor = jm_text_prefix(unit, stat->mean, &prefix);
 	jm_text_estimate(stat->mean / factor, stat->half_width / factor, number, sizeof(number));
@@ -177,10 +176,10 @@ static void put_change(const struct jm_grouping *g, const struct jm_group_series
 
 	*out = '\0';
 	if (g->options.objective != JM_OBJECTIVE_SLOWDOWN) {
-		jm_text_metric_value(g, s, metric, &best->stat[metric], value, sizeof(value));
+		jm_text_metric_value(s, metric, &best->stat[metric], value, sizeof(value));
 		jm_text_append(out, size, metric >= JM_M_EDS ? "EDS " : "", value);
 	}
-	if (best == &g->point[s->reference < 0 ? 0 : s->reference] && s->reference >= 0) {
+	if (s->reference >= 0 && best == &g->point[s->reference]) {
 		jm_text_append(out, size, ", ", "the reference");
 	} else if (s->reference >= 0) {
 		jm_text_percent(&best->stat[JM_M_GAIN], gain, sizeof(gain));
@@ -202,7 +201,7 @@ static void put_missed(const struct jm_grouping *g, const struct jm_group_series
 	if (missed < 0)
 		return;
 	jm_text_metric_value(
-		g, s, JM_M_WATTS, &g->point[missed].stat[JM_M_WATTS], watts, sizeof(watts));
+		s, JM_M_WATTS, &g->point[missed].stat[JM_M_WATTS], watts, sizeof(watts));
 	jm_text_format(out, size, "; %s is faster, but its %s may be above the budget",
 		g->point[missed].label, watts);
 }
@@ -263,7 +262,7 @@ void jm_text_verdict(const struct jm_grouping *g, const struct jm_group_series *
 		return;
 	}
 	jm_text_metric_value(
-		g, s, v->metric, &g->point[v->leading].stat[v->metric], value, sizeof(value));
+		s, v->metric, &g->point[v->leading].stat[v->metric], value, sizeof(value));
 	if (v->kind == JM_VERDICT_TIE) {
 		jm_text_format(out, size, "%s (the %s mean: %s, %s)", v->text,
 			jm_group_metric_better(v->metric) > 0 ? "highest" : "lowest",

@@ -20,11 +20,12 @@ void jm_text_machine(
 	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size);
 /* "0.25 EUR per kWh, 380 gCO2e per kWh, PUE 1.2; source: ..."; "" = the user gave no figures. */
 void jm_text_figures(const struct jm_grouping *g, char *out, size_t size);
-#define JM_PERCENT_LEAST                                                                           \
-	0.01 /* percentage points: finer differences of a saving or a slowdown do not matter */
+/* Percentage points: finer differences of a saving or a slowdown do not matter. */
+#define JM_PERCENT_LEAST  0.01
 #define JM_PERCENT_PLACES 2
-/* "11.29 ± 0.01": a saving or a slowdown in percent; a half width is JM_PERCENT_LEAST at least. */
-double jm_text_percent_half(const struct jm_stat *stat); /* as it is shown */
+/* The half width of a saving or a slowdown as it is shown: JM_PERCENT_LEAST at least. */
+double jm_text_percent_half(const struct jm_stat *stat);
+/* "11.29 ± 0.01" with it, in percent. */
 void jm_text_percent(const struct jm_stat *stat, char *out, size_t size);
 /* "600 W per GPU (11.29 ± 0.01 % less energy, 3.50 ± 0.01 % more time; simulated)" by
  * jm_verdict_within, with the origin unless it is measured; false: no such setting. */
@@ -36,8 +37,8 @@ void jm_text_within_answer(
 	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size);
 const char *jm_text_within_title(const struct jm_grouping *g, char *out, size_t size);
 /* "energy per token" with its mean in a fitting unit: "16.1 mJ/token". */
-void jm_text_metric_value(const struct jm_grouping *g, const struct jm_group_series *s, int metric,
-	const struct jm_stat *stat, char *out, size_t size);
+void jm_text_metric_value(const struct jm_group_series *s, int metric, const struct jm_stat *stat,
+	char *out, size_t size);
 /* "best 300 W", the gain, or the reason why there is none: the sentence after the metric's name. */
 void jm_text_verdict(const struct jm_grouping *g, const struct jm_group_series *s,
 	const struct jm_verdict *v, char *out, size_t size);

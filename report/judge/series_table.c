@@ -4,7 +4,7 @@
 #include "series_table.h"
 #include "base/option.h"
 #include "meaning.h"
-#include "report/format/cells.h"
+#include "report/format/grid.h"
 #include "report/format/text.h"
 #include "report/model/dimension.h"
 #include "report/model/family.h"
@@ -58,11 +58,51 @@ static bool one_device(const struct jm_grouping *g, const struct jm_group_series
 	return true;
 }
 
+/* The words before the unit; NULL = none: the unit says which metric it is. */
+static const char *words_of(int metric)
+{
+	static const char *const words[JM_M_EDS] = {
+		[JM_M_WATTS_MEDIAN] = "median ",
+		[JM_M_WATTS_P99] = "p99 ",
+		[JM_M_WATTS_MAX] = "max ",
+		[JM_M_GPU_LOAD] = "GPU load ",
+		[JM_M_EDP] = "EDP ",
+		[JM_M_GAIN] = "saved ",
+		[JM_M_LOSS] = "slower ",
+		[JM_M_GAIN_LOSS] = "saved minus slower ",
+	};
+
+	return words[metric];
+}
+
+static void put_title(const struct jm_grouping *g, const struct jm_group_series *s, int metric,
+	const char *prefix, const char *unit, char *out, size_t size)
+{
+	const char *words = metric < JM_M_EDS ? words_of(metric) : NULL;
+	char sum[40] = "";
+
+	if (metric == JM_M_WATTS)
+		jm_text_sum(s, sum, sizeof(sum));
+	if (metric >= JM_M_EDS)
+		jm_group_metric_title(g, s, metric, out, size);
+	else if (metric == JM_M_COST && g->options.currency)
+		snprintf(out, size, "%s %.20s %s", jm_metrics[metric].title, g->options.currency,
+			unit);
+	else if (!words && metric >= JM_M_ED2P)
+		snprintf(out, size, "%s %s%s", jm_metrics[metric].title, prefix, unit);
+	else
+		jm_text_format(out, size, "%s%s%s%s%s%s", words ? words : "", prefix, unit,
+			metric == JM_M_THROUGHPUT_DEVICE ? "/device"
+			: metric == JM_M_WH_GPU_HOUR	 ? "/GPU/h"
+							 : "",
+			*sum ? ", " : "", sum);
+}
+
 /* The largest mean decides the prefix of the column. */
 static void add_metric(const struct jm_grouping *g, const struct jm_group_series *s, int metric,
 	struct column *columns, int *n)
 {
-	char title[80], unit[48], sum[40] = "";
+	char title[80], unit[48];
 	const char *prefix;
 	double largest = 0, factor;
 
@@ -74,34 +114,7 @@ static void add_metric(const struct jm_grouping *g, const struct jm_group_series
 			largest = fmax(largest, fabs(g->point[i].stat[metric].mean));
 	jm_group_metric_unit(s, metric, unit, sizeof(unit));
 	factor = jm_text_prefix(unit, largest, &prefix);
-	if (metric == JM_M_WATTS)
-		jm_text_sum(s, sum, sizeof(sum));
-	if (metric >= JM_M_EDS)
-		jm_group_metric_title(g, s, metric, title, sizeof(title));
-	else if (metric == JM_M_THROUGHPUT_DEVICE)
-		snprintf(title, sizeof(title), "%s/device", unit);
-	else if (metric == JM_M_WATTS_MAX || metric == JM_M_WATTS_MEDIAN)
-		snprintf(title, sizeof(title), "%s W", metric == JM_M_WATTS_MAX ? "max" : "median");
-	else if (metric == JM_M_WATTS_P99)
-		snprintf(title, sizeof(title), "p99 W");
-	else if (metric == JM_M_GPU_LOAD || metric == JM_M_WH_GPU_HOUR)
-		snprintf(title, sizeof(title), "%s",
-			metric == JM_M_GPU_LOAD ? "GPU load %" : "Wh/GPU/h");
-	else if (metric == JM_M_COST && g->options.currency)
-		snprintf(title, sizeof(title), "%s %.20s %s", jm_metrics[metric].title,
-			g->options.currency, unit);
-	else if (metric >= JM_M_ED2P && metric < JM_M_GAIN)
-		snprintf(title, sizeof(title), "%s %s%s", jm_metrics[metric].title, prefix, unit);
-	else if (metric == JM_M_EDP)
-		snprintf(title, sizeof(title), "EDP %s%s", prefix, unit);
-	else if (metric >= JM_M_GAIN)
-		snprintf(title, sizeof(title), "%s %%",
-			metric == JM_M_GAIN   ? "saved"
-			: metric == JM_M_LOSS ? "slower"
-					      : "saved minus slower");
-	else
-		jm_text_format(
-			title, sizeof(title), "%s%s%s%s", prefix, unit, *sum ? ", " : "", sum);
+	put_title(g, s, metric, prefix, unit, title, sizeof(title));
 	add(columns, n, METRIC, metric, title);
 	columns[*n - 1].factor = factor;
 }
@@ -111,7 +124,7 @@ static void add_metric(const struct jm_grouping *g, const struct jm_group_series
 /* Names of columns that are no metrics, for --columns. */
 static const char *const plain_names[] = {"accepted", "enforced", "state", "n", "origin"};
 
-const char *jm_grid_column(size_t i)
+const char *jm_series_table_column(size_t i)
 {
 	const size_t plain = sizeof(plain_names) / sizeof(plain_names[0]);
 
@@ -135,7 +148,7 @@ static bool listed(const char *list, const char *name)
 	return false;
 }
 
-bool jm_grid_lists(const struct jm_grouping *g, const char *name)
+bool jm_series_table_lists(const struct jm_grouping *g, const char *name)
 {
 	const char *list = g->options.columns;
 
@@ -153,15 +166,15 @@ static bool runs_matter(const struct jm_grouping *g, const struct jm_group_serie
 	return false;
 }
 
-bool jm_grid_says_runs(const struct jm_grouping *g, const struct jm_group_series *s)
+bool jm_series_table_says_runs(const struct jm_grouping *g, const struct jm_group_series *s)
 {
-	return g->options.columns ? jm_grid_lists(g, "n") : runs_matter(g, s);
+	return g->options.columns ? jm_series_table_lists(g, "n") : runs_matter(g, s);
 }
 
 static bool wants(const struct jm_grouping *g, const struct jm_group_series *s, const char *name)
 {
 	if (g->options.columns)
-		return jm_grid_lists(g, name);
+		return jm_series_table_lists(g, name);
 	return !strcmp(name, "n") && runs_matter(g, s);
 }
 
@@ -260,7 +273,7 @@ static int choose_columns(const struct jm_grouping *g, const struct jm_group_ser
 	return n;
 }
 
-int jm_grid_check_columns(const struct jm_grouping *g, struct jm_err *err)
+int jm_series_table_check_columns(const struct jm_grouping *g, struct jm_err *err)
 {
 	char metric[JM_M_ALL][64], word[64];
 	const char *names[JM_M_ALL + 6], *near;
@@ -450,8 +463,8 @@ static int fill(struct jm_grid *grid, const struct jm_grouping *g, const struct 
 	return rc;
 }
 
-int jm_grid_family(struct jm_grid *grid, const struct jm_grouping *g, const struct jm_family *f,
-	struct jm_err *err)
+int jm_series_table_of_family(struct jm_grid *grid, const struct jm_grouping *g,
+	const struct jm_family *f, struct jm_err *err)
 {
 	struct column columns[MAX_COLUMNS], *others = columns + f->n_axes;
 	int n_setting, n = 0, rc;
@@ -471,15 +484,15 @@ int jm_grid_family(struct jm_grid *grid, const struct jm_grouping *g, const stru
 	return rc;
 }
 
-int jm_grid_init(struct jm_grid *grid, const struct jm_grouping *g, const struct jm_group_series *s,
-	struct jm_err *err)
+int jm_series_table_of(struct jm_grid *grid, const struct jm_grouping *g,
+	const struct jm_group_series *s, struct jm_err *err)
 {
 	const struct jm_family alone = {.first = (int)(s - g->series), .n = 1, .all = *s};
 
-	return jm_grid_family(grid, g, &alone, err);
+	return jm_series_table_of_family(grid, g, &alone, err);
 }
 
-int jm_grid_run(struct jm_grid *grid, int row, const struct jm_grouping *g,
+int jm_series_table_set_run(struct jm_grid *grid, int row, const struct jm_grouping *g,
 	const struct jm_group_case *c, struct jm_err *err)
 {
 	const struct jm_group_point *p = &g->point[c->point];

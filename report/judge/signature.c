@@ -92,7 +92,7 @@ static double watts_of(const json_t *record, const char *turn, const json_t *met
 	const char *id = jm_json_text(meter, "id");
 
 	if (turn)
-		return id ? watts_in_phases(record, turn, id, key) : NAN;
+		return watts_in_phases(record, turn, id, key);
 	return jm_json_real_of(meter, key) / jm_json_real_of(meter, "covered_s");
 }
 
@@ -103,7 +103,7 @@ static bool is_whole(const json_t *meters, const json_t *meter)
 	const json_t *other;
 	size_t i;
 
-	if (!id || json_is_true(json_object_get(meter, "elsewhere")))
+	if (json_is_true(json_object_get(meter, "elsewhere")))
 		return false;
 	if (is(meter, "scope", "gpu"))
 		return true;
@@ -149,12 +149,10 @@ static double signal_mean(const json_t *meter, const char *quantity)
 static double memory_rate(const json_t *record, const json_t *meter)
 {
 	const json_t *devices = json_object_get(json_object_get(record, "provenance"), "devices");
-	const char *id = jm_json_text(meter, "device");
-	const json_t *hardware =
-		id ? json_object_get(jm_json_find(devices, "id", id), "hardware") : NULL;
+	const json_t *device = jm_json_find(devices, "id", jm_json_text(meter, "device"));
 
 	return signal_mean(meter, "dram-activity") *
-	       jm_json_real_of(hardware, "memory_bytes_per_s");
+	       jm_json_real_of(json_object_get(device, "hardware"), "memory_bytes_per_s");
 }
 
 static void add_record(struct row *row, const json_t *record)
@@ -224,7 +222,7 @@ static void knobs_of(
 	for (int d = 0; d < g->n_dims; d++) {
 		if (!g->dim[d].knob || !*p->value[d].text)
 			continue;
-		jm_text_append(out, size, *out ? ", " : "", g->dim[d].name);
+		jm_text_append(out, size, ", ", g->dim[d].name);
 		jm_text_append(out, size, " ", p->value[d].text);
 	}
 }
@@ -258,8 +256,7 @@ static void system_of(const json_t *record, char *out, size_t size)
 
 	*out = '\0';
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-		if (*words[i])
-			jm_text_append(out, size, *out ? ", " : "", words[i]);
+		jm_text_append(out, size, ", ", words[i]);
 }
 
 static bool same_system(const struct row *a, const struct row *b)
@@ -321,7 +318,7 @@ static json_t *row_json(const struct jm_grouping *g, const struct row *rows, con
 	knobs_of(g, row->point, setting, sizeof(setting));
 	system_of(row->record, system, sizeof(system));
 	if (names_system)
-		jm_text_append(setting, sizeof(setting), *setting ? ", " : "", system);
+		jm_text_append(setting, sizeof(setting), ", ", system);
 	jm_json_set_text(&json, "kernel", kernel);
 	jm_json_set_text(&json, "setting", setting);
 	jm_json_set_text(&json, "state", jm_group_state_name(row->point->state));

@@ -13,11 +13,8 @@
 #include <string.h>
 
 #define PATH_SHOWN 60
-#define ID_SHORT   16 /* the longest id of a device that is shown whole */
-#define ID_SHOWN   12 /* of a longer one: "GPU-8f000000" */
 
-/* "gpu.power" and "gpu.power@GPU-8f", which means some of the devices, are the same knob. */
-static bool same_name(const char *key, const char *name)
+bool jm_dim_has_name(const char *key, const char *name)
 {
 	size_t n = strlen(name);
 
@@ -32,7 +29,7 @@ static const json_t *find_leaf(const json_t *object, const char *name)
 
 	json_object_foreach((json_t *)object, key, value)
 	{
-		if (!json_is_object(value) && same_name(key, name))
+		if (!json_is_object(value) && jm_dim_has_name(key, name))
 			return value;
 		found = json_is_object(value) ? find_leaf(value, name) : NULL;
 		if (found)
@@ -52,13 +49,11 @@ static int list_leaves(const json_t *object, const char *name, bool whole, int n
 	{
 		const char *text = json_string_value(value), *at = strchr(key, '@');
 		const char *id = at ? at + 1 : "";
-		size_t shown = strlen(id);
+		size_t shown = whole ? strlen(id) : jm_machine_id_shown(id);
 
-		if (!whole && shown > ID_SHORT)
-			shown = ID_SHOWN;
 		if (json_is_object(value))
 			n = list_leaves(value, name, whole, n, out);
-		else if (same_name(key, name))
+		else if (jm_dim_has_name(key, name))
 			fprintf(out, "%s%.*s %s", n++ ? ", " : "", (int)shown, id,
 				text ? text : "");
 	}
@@ -253,9 +248,9 @@ static void read_settings(const struct jm_group_dim *dim, const json_t *record,
 	}
 }
 
-static double first_known(double a, double b, double c)
+static double first_known(double a, double b, double c, double d)
 {
-	return !isnan(a) ? a : !isnan(b) ? b : c;
+	return !isnan(a) ? a : !isnan(b) ? b : !isnan(c) ? c : d;
 }
 
 /* NULL: no memory, or there is one leaf at most. */
@@ -342,7 +337,7 @@ int jm_dim_value(const struct jm_group_dim *dim, const json_t *record, struct jm
 		return -1;
 	if (isnan(asked) && !*word)
 		asked = v.requested;
-	v.x = first_known(first_known(asked, v.requested, v.accepted), v.enforced_min, NAN);
+	v.x = first_known(asked, v.requested, v.accepted, v.enforced_min);
 	jm_dim_quantity(v.x, dim->unit, quantity, sizeof(quantity));
 	if (!isnan(asked) && requested_max > asked && !isnan(v.requested) && v.requested == asked)
 		snprintf(v.text, sizeof(v.text), "%.6g-%s", asked, quantity);
@@ -362,7 +357,7 @@ int jm_dim_value(const struct jm_group_dim *dim, const json_t *record, struct jm
 bool jm_dim_is(const struct jm_grouping *g, const char *key)
 {
 	for (int i = 0; i < g->n_dims; i++)
-		if (same_name(key, g->dim[i].name))
+		if (jm_dim_has_name(key, g->dim[i].name))
 			return true;
 	return false;
 }

@@ -9,6 +9,9 @@
 int jm_dim_find(struct jm_grouping *g, const json_t *records, struct jm_err *err);
 /* Returns -1 without memory. */
 int jm_dim_value(const struct jm_group_dim *dim, const json_t *record, struct jm_group_value *ret);
+/* Is it a parameter of that name? "gpu.power@GPU-8f", of some of the devices, is one of gpu.power,
+ * too. */
+bool jm_dim_has_name(const char *key, const char *name);
 /* Is this parameter, as "gpu.power" or "gpu.power@GPU-8f", one of the dimensions? */
 bool jm_dim_is(const struct jm_grouping *g, const char *key);
 /* Were knobs set? Their values are then the dimensions. */

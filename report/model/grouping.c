@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "grouping.h"
-#include "result/metric_figures.h"
 #include "base/text/json.h"
-#include "machine_effect.h"
 #include "dimension.h"
 #include "family.h"
+#include "machine_effect.h"
+#include "pareto.h"
 #include "report/format/text.h"
+#include "result/metric_figures.h"
 #include "result/record_keys.h"
 #include "title.h"
 #include "warnings.h"
@@ -499,7 +500,7 @@ static int build(struct jm_grouping *g, const json_t *records, struct jm_err *er
 		fill_series(g, i);
 	for (int i = 0; i < g->n_series && !rc; i++)
 		if (g->series[i].n_machines > 1)
-			rc = jm_cards_adjust(g, &g->series[i], err);
+			rc = jm_machine_effect_remove(g, &g->series[i], err);
 	for (int i = 0; i < g->n_series && !rc; i++)
 		jm_pareto_mark(g, &g->series[i]);
 	if (!rc && jm_group_tell_apart(g))

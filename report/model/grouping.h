@@ -20,7 +20,7 @@ void jm_group_metric_title(const struct jm_grouping *g, const struct jm_group_se
 void jm_group_metric_unit(const struct jm_group_series *s, int metric, char *out, size_t size);
 /* "eds_k1.5", "joules_per_item": for CSV and JSON. */
 void jm_group_metric_name(const struct jm_grouping *g, int metric, char *out, size_t size);
-int jm_group_metric_better(int metric);
-bool jm_group_metric_energy(int metric);
+int jm_group_metric_better(int metric);	 /* +1: more is better, -1: less is, 0: neither */
+bool jm_group_metric_energy(int metric); /* is it unknown without energy? */
 
 #endif

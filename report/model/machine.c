@@ -10,6 +10,13 @@
 #define ID_SHORT 16 /* the longest id of a device that is shown whole */
 #define ID_SHOWN 12 /* of a longer one: "GPU-8f000000" */
 
+size_t jm_machine_id_shown(const char *id)
+{
+	size_t n = strlen(id);
+
+	return n > ID_SHORT ? ID_SHOWN : n;
+}
+
 enum listing {
 	EACH,	 /* "H100, H100" */
 	COUNTED, /* "2 x H100" */
@@ -58,8 +65,7 @@ static char *short_id(const char *id)
 {
 	const char *slash = strrchr(id, '/');
 
-	return slash && slash[1] ? strdup(slash + 1)
-				 : strndup(id, strlen(id) > ID_SHORT ? ID_SHOWN : ID_SHORT);
+	return slash && slash[1] ? strdup(slash + 1) : strndup(id, jm_machine_id_shown(id));
 }
 
 /* In the order of the whole ids: "GPU-8f000000, GPU-9a000000". */

@@ -9,18 +9,22 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 enum jm_machine_part { JM_MACHINE_HOST, JM_MACHINE_DEVICES, JM_MACHINE_DRIVERS, JM_MACHINE_PARTS };
 
 struct jm_machine {
-	char *part
-		[JM_MACHINE_PARTS]; /* "node1" (of several hosts "node1, node2"), "GPU-8f..., GPU-9a...", "nvidia 550.54"; "" = none */
+	/* "node1" (of several hosts "node1, node2"), "GPU-8f..., GPU-9a...", "nvidia 550.54"; "" =
+	 * none */
+	char *part[JM_MACHINE_PARTS];
 	char *models; /* "2 x NVIDIA H100": the devices without their ids */
 	char *kinds;  /* "NVIDIA H100": each model once, however many there are */
 	char *ids;    /* the devices in short: "GPU-8f000000, GPU-9a000000" */
 	char *cpu;
 };
 
+/* How many bytes of the id of a device are shown: of a long one its beginning. */
+size_t jm_machine_id_shown(const char *id);
 /* Owned by the caller, jm_machine_done; -1: no memory. All "" for a simulated run. */
 int jm_machine_of(const json_t *record, struct jm_machine *ret);
 void jm_machine_done(struct jm_machine *machine);

@@ -107,7 +107,7 @@ static int adjust_metric(
 	return 0;
 }
 
-int jm_cards_adjust(struct jm_grouping *g, struct jm_group_series *s, struct jm_err *err)
+int jm_machine_effect_remove(struct jm_grouping *g, struct jm_group_series *s, struct jm_err *err)
 {
 	struct table t;
 	int rc = make(g, s, &t);

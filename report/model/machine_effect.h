@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Series of several machines. */
+/* The effect of the machine on a series of several. */
 #ifndef JM_REPORT_MACHINE_EFFECT_H
 #define JM_REPORT_MACHINE_EFFECT_H
 
 #include "series.h"
 
-/* Means and intervals of a series of several machines, with the card as a factor. */
-int jm_cards_adjust(struct jm_grouping *g, struct jm_group_series *s, struct jm_err *err);
+/* Takes it out of the means and intervals of the series, whose cards are a factor. */
+int jm_machine_effect_remove(struct jm_grouping *g, struct jm_group_series *s, struct jm_err *err);
 
 #endif

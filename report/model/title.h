@@ -5,11 +5,11 @@
 
 #include "series.h"
 
-/* The name of the work, and the item; then what distinguishes series of one name
- * (-1: no memory). */
+/* Sets title, the name of the work, and item. */
 void jm_group_title(const struct jm_grouping *g, struct jm_group_series *s);
 /* "train resnet50", the words of a command, or "" where the record names neither. */
 void jm_group_work(const json_t *record, bool with_subject, char *out, size_t size);
+/* Adds to the titles what distinguishes series of one name. -1: no memory. */
 int jm_group_tell_apart(struct jm_grouping *g);
 
 #endif

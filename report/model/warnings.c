@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Effects of the order of the runs, and the settings that no other one beats. All runs of a series
- * are taken together, each as its change from the mean of its setting, so that few repeats of many
- * settings are enough.
+ * Effects of the order of the runs: all runs of a series are taken together, each as its change
+ * from the mean of its setting, so that few repeats of many settings are enough.
  */
 #include "warnings.h"
 #include "base/stat/stat.h"
@@ -16,30 +15,6 @@
 #define LEAST_SETTINGS 3
 #define DRIFT_MATTERS  0.2 /* percent from the first repeat to the last */
 #define FIRST_MATTERS  0.5 /* percent */
-
-/* ---- Pareto front ---------------------------------------------------------------------------- */
-
-static bool beats(const struct jm_group_point *a, const struct jm_group_point *b)
-{
-	double speed = a->stat[JM_M_THROUGHPUT].mean - b->stat[JM_M_THROUGHPUT].mean;
-	double efficiency = a->stat[JM_M_ITEMS_JOULE].mean - b->stat[JM_M_ITEMS_JOULE].mean;
-
-	return a->eligible && speed >= 0 && efficiency >= 0 && (speed > 0 || efficiency > 0);
-}
-
-void jm_pareto_mark(struct jm_grouping *g, const struct jm_group_series *s)
-{
-	struct jm_group_point *first = &g->point[s->first_point];
-
-	for (int i = 0; i < s->n_points; i++) {
-		first[i].pareto = first[i].eligible && first[i].stat[JM_M_THROUGHPUT].n &&
-				  first[i].stat[JM_M_ITEMS_JOULE].n;
-		for (int k = 0; k < s->n_points && first[i].pareto; k++)
-			first[i].pareto = !beats(&first[k], &first[i]);
-	}
-}
-
-/* ---- order of the runs ----------------------------------------------------------------------- */
 
 /* Runs of all settings that have several: values by the mean of their setting, less 1, and the
  * place among its repeats, less the mean place. first, others: of each setting the first repeat,

@@ -14,7 +14,7 @@ struct parts {
 	char text[PARTS][200]; /* "" = unknown */
 };
 
-/* Of all records; "3 hosts" where they have several. */
+/* Of all records; "several hosts" where they have several. */
 static void add_machine(struct parts *p, const char *host, const char *devices)
 {
 	if (*host && strcmp(p->text[HOST], host) != 0)
@@ -65,10 +65,9 @@ static void put_names(const struct parts *p, int by, char letter, char *head, si
 {
 	jm_text_format(
 		head, size, "%c%s%s", letter, by < PARTS ? " " : "", by < PARTS ? p->text[by] : "");
-	jm_text_format(whole, whole_size, "%c: ", letter);
+	*whole = '\0';
 	for (int i = 0; i < PARTS; i++)
-		if (*p->text[i])
-			jm_text_append(whole, whole_size, whole[3] ? ", " : "", p->text[i]);
+		jm_text_append(whole, whole_size, ", ", p->text[i]);
 }
 
 int jm_compare_name_sides(
@@ -81,7 +80,7 @@ int jm_compare_name_sides(
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the names of the sides.");
 	by = distinguishing(p);
 	for (int i = 0; i < 2; i++)
-		put_names(&p[i], by, "AB"[i], ret -> head[i], sizeof(ret->head[i]), ret->whole[i],
-			sizeof(ret->whole[i]));
+		put_names(&p[i], by, i ? 'B' : 'A', ret->head[i], sizeof(ret->head[i]),
+			ret->whole[i], sizeof(ret->whole[i]));
 	return 0;
 }

@@ -6,10 +6,10 @@
 #include "comparison.h"
 
 struct jm_compare_names {
-	char head
-		[2]
-		[24]; /* "A node1": of the columns of each side, by what differs first: host, devices, file, filter */
-	char whole[2][400]; /* "A: node1, 4 x NVIDIA H100 (sweep.db)" */
+	/* "A node1": of the columns of each side, by what differs first: host, devices, file,
+	 * filter */
+	char head[2][24];
+	char whole[2][400]; /* "node1, 4 x NVIDIA H100, sweep.db" */
 };
 
 /* JM_ENOMEM */

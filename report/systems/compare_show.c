@@ -3,7 +3,7 @@
 #include "compare_show.h"
 #include "base/text/json.h"
 #include "compare_draw.h"
-#include "report/format/cells.h"
+#include "report/format/grid.h"
 #include "report/format/text.h"
 
 #include <math.h>
@@ -254,11 +254,13 @@ static void print_costs(const struct jm_compare *c, int width, FILE *f)
 int jm_compare_print(const struct jm_compare *c, const struct jm_compare_names *names, int width,
 	FILE *f, struct jm_err *err)
 {
-	char text[120];
+	char text[420];
 	int rc = 0;
 
-	for (int i = 0; i < 2; i++)
-		jm_text_wrap(f, names->whole[i], 0, 3, width);
+	for (int i = 0; i < 2; i++) {
+		snprintf(text, sizeof(text), "%c: %s", i ? 'B' : 'A', names->whole[i]);
+		jm_text_wrap(f, text, 0, 3, width);
+	}
 	for (int i = 0; i < c->n && !rc; i++) {
 		fputc('\n', f);
 		rc = print_row(c, names, &c->row[i], width, f, err);
@@ -324,6 +326,6 @@ json_t *jm_compare_json(const struct jm_compare *c, const struct jm_compare_name
 	for (int i = 0; i < c->n; i++)
 		json_array_append_new(rows, row_json(c, &c->row[i]));
 	return json_pack("{s:s, s:s, s:s, s:o, s:i, s:i, s:o}", "schema", "joulemark.compare/1",
-		"a", names->whole[0] + 3, "b", names->whole[1] + 3, "works", rows, "only_a",
-		c->only_a, "only_b", c->only_b, "note", optional_text(c->note));
+		"a", names->whole[0], "b", names->whole[1], "works", rows, "only_a", c->only_a,
+		"only_b", c->only_b, "note", optional_text(c->note));
 }

@@ -32,8 +32,7 @@ static const bool needs_energy[] = {
 static bool is_ignored(const char *name, const char *const *ignore)
 {
 	for (; *ignore; ignore++)
-		if (!strcmp(name, *ignore) ||
-			(!strncmp(name, *ignore, strlen(*ignore)) && name[strlen(*ignore)] == '@'))
+		if (jm_dim_has_name(name, *ignore))
 			return true;
 	return false;
 }

@@ -4,7 +4,7 @@
 #include "published_own.h"
 #include "base/text/csv_fields.h"
 #include "base/text/json.h"
-#include "report/format/cells.h"
+#include "report/format/grid.h"
 #include "report/format/text.h"
 #include "report/model/dimension.h"
 

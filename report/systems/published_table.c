@@ -2,7 +2,7 @@
 /* Published figures on a terminal, below the tables of the records. */
 #include "published_table.h"
 #include "base/text/json.h"
-#include "report/format/cells.h"
+#include "report/format/grid.h"
 #include "report/format/text.h"
 
 #include <stdlib.h>

@@ -19,14 +19,8 @@ const char *const jm_system_metric_names[] = {
 		NULL,
 };
 
-/* [enum jm_system_metric] */
-static const struct {
-	int better;
-	const char *key; /* in a published row */
-	enum jm_compared compared;
-	bool inverse;
-} metrics[] = {
-#define X(name, text, unit, better, key, compared, inverse) {better, key, compared, inverse},
+const struct jm_system_metric_row jm_system_metrics[] = {
+#define X(name, text, unit, better, key, compared, inverse) {unit, better, key, compared, inverse},
 	JM_SYSTEM_METRICS(X)
 #undef X
 };
@@ -154,7 +148,7 @@ static int compare_systems(const void *pa, const void *pb, void *arg)
 
 	if (a->work != b->work)
 		return a->work - b->work;
-	order = order_of(a->value[sort].mean, b->value[sort].mean, metrics[sort].better);
+	order = order_of(a->value[sort].mean, b->value[sort].mean, jm_system_metrics[sort].better);
 	return order ? order : (a->point > b->point) - (a->point < b->point);
 }
 
@@ -264,8 +258,8 @@ static void fill_line(
 	const struct jm_system *s, const json_t *row, int metric, struct jm_compare_line *l)
 {
 	const struct jm_estimate *own = &s->value[metric];
-	double theirs = jm_json_real_of(row, metrics[metric].key);
-	bool inverse = metrics[metric].inverse;
+	double theirs = jm_json_real_of(row, jm_system_metrics[metric].key);
+	bool inverse = jm_system_metrics[metric].inverse;
 
 	*l = (struct jm_compare_line){.p_rank = NAN,
 		.mean_a = inverse ? 1 / theirs : theirs,
@@ -296,23 +290,27 @@ static void add_pairs(struct jm_systems *s, int index, const json_t *rows)
 			continue;
 		*p = (struct jm_system_pair){.system = index, .row = row};
 		for (int m = 0; m < JM_SYSTEM_METRIC_COUNT; m++)
-			fill_line(&s->system[index], row, m, &p->line[metrics[m].compared]);
+			fill_line(
+				&s->system[index], row, m, &p->line[jm_system_metrics[m].compared]);
 		s->n_pairs++;
 	}
 }
 
-static double ratio_of(const struct jm_system_pair *p, enum jm_system_metric metric)
+struct jm_estimate jm_system_ratio(const struct jm_system_pair *p, enum jm_system_metric metric)
 {
-	double ratio = p->line[metrics[metric].compared].c.ratio;
+	const struct jm_comparison *c = &p->line[jm_system_metrics[metric].compared].c;
 
-	return metrics[metric].inverse ? 1 / ratio : ratio;
+	if (!jm_system_metrics[metric].inverse)
+		return (struct jm_estimate){c->ratio, c->low, c->high};
+	return (struct jm_estimate){1 / c->ratio, 1 / c->high, 1 / c->low};
 }
 
 static int compare_pairs(const void *pa, const void *pb, void *arg)
 {
 	const struct jm_system_pair *a = pa, *b = pb;
 	enum jm_system_metric sort = *(enum jm_system_metric *)arg;
-	int order = order_of(ratio_of(a, sort), ratio_of(b, sort), metrics[sort].better);
+	int order = order_of(jm_system_ratio(a, sort).mean, jm_system_ratio(b, sort).mean,
+		jm_system_metrics[sort].better);
 
 	return order			? order
 	       : a->system != b->system ? a->system - b->system

@@ -23,6 +23,14 @@ enum jm_system_metric {
 		JM_SYSTEM_METRIC_COUNT
 };
 extern const char *const jm_system_metric_names[]; /* NULL-terminated */
+struct jm_system_metric_row {
+	const char *unit;
+	int better;
+	const char *key; /* in a published row */
+	enum jm_compared compared;
+	bool inverse;
+};
+extern const struct jm_system_metric_row jm_system_metrics[]; /* [enum jm_system_metric] */
 
 struct jm_estimate {
 	double mean, low, high; /* 95 % interval; NAN = unknown */
@@ -68,6 +76,8 @@ struct jm_systems {
 int jm_systems_make(const json_t *records, enum jm_system_metric sort, bool with_published,
 	struct jm_systems *ret, struct jm_err *err);
 void jm_systems_done(struct jm_systems *s);
+/* The system's figure by that of the published row, with its interval. */
+struct jm_estimate jm_system_ratio(const struct jm_system_pair *p, enum jm_system_metric metric);
 /* Is row i of the published ones that of its device which fits the system best? */
 bool jm_systems_is_best_row(const json_t *rows, size_t i, const struct jm_system *s);
 /* "H100 94 GB at 300 W", "Graphcore GC200 IPU, batch 2048" */

@@ -3,29 +3,18 @@
 #include "systems_show.h"
 #include "base/text/json.h"
 #include "published.h"
-#include "report/format/cells.h"
+#include "report/format/grid.h"
 #include "report/format/text.h"
 #include "report/model/dimension.h"
 
 #include <math.h>
 #include <string.h>
 
-/* [enum jm_system_metric] */
-static const struct {
-	const char *unit, *key;
-	enum jm_compared compared;
-	bool inverse;
-} metrics[] = {
-#define X(name, text, unit, better, key, compared, inverse) {unit, key, compared, inverse},
-	JM_SYSTEM_METRICS(X)
-#undef X
-};
-
 /* "image/s" */
 static int set_unit(
 	struct jm_grid *grid, int column, int metric, const char *item, struct jm_err *err)
 {
-	const char *unit = metrics[metric].unit;
+	const char *unit = jm_system_metrics[metric].unit;
 
 	return jm_grid_set(
 		grid, -1, column, err, "%s%s", *unit == '@' ? item : "", unit + (*unit == '@'));
@@ -179,15 +168,6 @@ static int print_systems(const struct jm_systems *s, const struct jm_systems_wor
 
 /* ---- the table of ratios --------------------------------------------------------------------- */
 
-static struct jm_estimate ratio_of(const struct jm_system_pair *p, int metric)
-{
-	const struct jm_comparison *c = &p->line[metrics[metric].compared].c;
-
-	if (!metrics[metric].inverse)
-		return (struct jm_estimate){c->ratio, c->low, c->high};
-	return (struct jm_estimate){1 / c->ratio, 1 / c->high, 1 / c->low};
-}
-
 static int set_pair_titles(
 	const struct jm_systems_work *w, struct jm_grid *grid, struct jm_err *err)
 {
@@ -211,7 +191,8 @@ static int set_pair(const struct jm_systems_work *w, const struct jm_system_pair
 	jm_systems_row_name(p->row, name, sizeof(name));
 	rc = rc ? rc : jm_grid_set(grid, row, 1, err, broken ? "(%s)" : "%s", name);
 	for (int m = 0; m < JM_SYSTEM_METRIC_COUNT && !rc; m++)
-		rc = set_estimate(grid, row, 2 + m, ratio_of(p, m), err);
+		rc = set_estimate(
+			grid, row, 2 + m, jm_system_ratio(p, (enum jm_system_metric)m), err);
 	return rc;
 }
 
@@ -315,11 +296,11 @@ static json_t *system_json(const struct jm_system *s)
 
 static json_t *ratio_json(const struct jm_system_pair *p, int metric)
 {
-	const struct jm_compare_line *l = &p->line[metrics[metric].compared];
-	struct jm_estimate e = ratio_of(p, metric);
+	const struct jm_compare_line *l = &p->line[jm_system_metrics[metric].compared];
+	struct jm_estimate e = jm_system_ratio(p, (enum jm_system_metric)metric);
 
 	return json_pack("{s:o, s:o, s:o, s:o, s:o}", "published",
-		jm_json_number(jm_json_real_of(p->row, metrics[metric].key)), "ratio",
+		jm_json_number(jm_json_real_of(p->row, jm_system_metrics[metric].key)), "ratio",
 		jm_json_number(e.mean), "low", jm_json_number(e.low), "high",
 		jm_json_number(e.high), "why", l->why_not ? json_string(l->why_not) : json_null());
 }

@@ -5,7 +5,7 @@
  * escaped.
  */
 #include "latex.h"
-#include "report/format/cells.h"
+#include "report/format/grid.h"
 #include "report/judge/series_table.h"
 #include "report/judge/legend.h"
 #include "report/judge/meaning.h"
@@ -86,7 +86,7 @@ static int put_series(
 	struct jm_text_sign signs[JM_TEXT_SIGNS];
 	struct jm_grid grid;
 	char text[900];
-	int rc = jm_grid_init(&grid, g, s, err);
+	int rc = jm_series_table_of(&grid, g, s, err);
 
 	if (rc)
 		return rc;

@@ -5,7 +5,7 @@
 #include "report/judge/signature.h"
 #include "scaling_text.h"
 #include "signature_text.h"
-#include "report/format/cells.h"
+#include "report/format/grid.h"
 #include "report/format/text.h"
 #include "report/judge/legend.h"
 #include "report/judge/meaning.h"
@@ -210,7 +210,7 @@ static int put_series(
 	const struct jm_grouping *g, const struct jm_group_series *s, FILE *out, struct jm_err *err)
 {
 	struct jm_grid grid;
-	int rc = jm_grid_init(&grid, g, s, err);
+	int rc = jm_series_table_of(&grid, g, s, err);
 
 	if (rc)
 		return rc;

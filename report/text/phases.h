@@ -5,7 +5,7 @@
 
 #include <jansson.h>
 
-#include "report/format/cells.h"
+#include "report/format/grid.h"
 
 /* Origin of the energy in the table of phases: the best that the record has; NULL = it has no
  * meters. */

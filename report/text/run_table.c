@@ -68,7 +68,7 @@ int jm_run_table(const struct jm_run_table *t, const struct jm_grouping *g,
 	rc = put_head(t, &grid, several, err);
 	for (int row = 0; !rc && (c = jm_run_table_next(g, s, t->part, &i)); row += t->rows) {
 		for (int k = 0; several && k < t->rows && !rc; k++)
-			rc = jm_grid_run(&grid, row + k, g, c, err);
+			rc = jm_series_table_set_run(&grid, row + k, g, c, err);
 		if (!rc)
 			rc = t->put(&grid, row, several, g, c, err);
 	}

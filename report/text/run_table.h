@@ -4,7 +4,7 @@
 #ifndef JM_RUN_TABLE_H
 #define JM_RUN_TABLE_H
 
-#include "report/format/cells.h"
+#include "report/format/grid.h"
 #include "report/model/grouping.h"
 
 struct jm_run_table {

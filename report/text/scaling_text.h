@@ -3,7 +3,7 @@
 #ifndef JM_SCALING_TEXT_H
 #define JM_SCALING_TEXT_H
 
-#include "report/format/cells.h"
+#include "report/format/grid.h"
 #include "report/judge/scaling.h"
 
 #define JM_SCALING_TITLE "Scaling over devices"

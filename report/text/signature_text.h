@@ -8,7 +8,7 @@
 
 #include <jansson.h>
 
-#include "report/format/cells.h"
+#include "report/format/grid.h"
 #include "report/model/grouping.h"
 
 extern const char jm_signature_correlated[];

@@ -111,8 +111,8 @@ static json_t *verdict_json(const struct jm_grouping *g, const struct jm_group_s
 		if (v->kind == JM_VERDICT_TIE && jm_verdict_tied(g, v, i))
 			json_array_append_new(tied, json_integer(i - s->first_point));
 	if (v->leading >= 0)
-		jm_text_metric_value(g, s, v->metric, &g->point[v->leading].stat[v->metric], value,
-			sizeof(value));
+		jm_text_metric_value(
+			s, v->metric, &g->point[v->leading].stat[v->metric], value, sizeof(value));
 	jm_text_together(value);
 	jm_json_set_text(&json, "metric", name);
 	jm_json_set(&json, "repeats", repeats ? json_string(other) : json_null());

@@ -151,7 +151,7 @@ static void put_note(const struct jm_grouping *g, const char *text, FILE *out)
 static bool says_sums(const struct jm_grouping *g, const struct jm_group_series *s)
 {
 	return s->has_energy && s->n_meters > 1 &&
-	       (jm_grid_lists(g, "watts_median") || jm_grid_lists(g, "watts_max"));
+	       (jm_series_table_lists(g, "watts_median") || jm_series_table_lists(g, "watts_max"));
 }
 
 /* What to note about the runs, the user's figures, and how many nodes a rack feeds. */
@@ -533,7 +533,7 @@ static int put_family(
 	const struct jm_grouping *g, const struct jm_family *f, FILE *out, struct jm_err *err)
 {
 	struct jm_grid grid;
-	int rc = jm_grid_family(&grid, g, f, err);
+	int rc = jm_series_table_of_family(&grid, g, f, err);
 
 	if (rc)
 		return rc;
@@ -554,7 +554,7 @@ static int put_series(
 	const struct jm_grouping *g, const struct jm_group_series *s, FILE *out, struct jm_err *err)
 {
 	struct jm_grid grid;
-	int rc = jm_grid_init(&grid, g, s, err);
+	int rc = jm_series_table_of(&grid, g, s, err);
 
 	if (rc)
 		return rc;

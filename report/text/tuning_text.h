@@ -6,7 +6,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
-#include "report/format/cells.h"
+#include "report/format/grid.h"
 
 /* Lines of at most `width` columns; no lines where the record has none. */
 void jm_tuning_print(const json_t *record, FILE *out, int width);

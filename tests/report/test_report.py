@@ -107,6 +107,20 @@ def test_columns_of_the_table():
     assert "empty name" in sentence(jm("report", "--columns", "n,,edp", DATA / "h200x4.json"), USAGE)
 
 
+def test_the_prefix_of_a_column_is_in_its_title(tmp_path):
+    """GPUs of more than 1,000 W: their energy in an hour is in kWh."""
+    rows = records("h200x4")
+    for r in rows:
+        for m in r["meters"]:
+            if m["scope"] == "gpu" and m["watts_mean"]:
+                m["watts_mean"] *= 4
+    of_reference = [m["watts_mean"] for r in rows if r["status"] == "ok" and r["case"]["reference"] for m in r["meters"] if m["scope"] == "gpu"]
+    text = report("--columns", "wh_per_gpu_hour", write(tmp_path, rows))
+    assert "kWh/GPU/h" in text
+    shown = re.search(r"^.* \*.*? ([\d.]+) ± ", text, re.M)[1]
+    assert float(shown) == pytest.approx(sum(of_reference) / len(of_reference) / 1000, rel=0.01) and sum(of_reference) > 1000 * len(of_reference)
+
+
 def test_help_lists_every_column():
     metrics = {name.removesuffix("_mean") for name in report("--format", "csv", DATA / "h200x4.json").splitlines()[0].split(",")
                if name.endswith("_mean")}

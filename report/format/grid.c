@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A table of text cells: filled cell by cell, printed in blocks of whole columns. */
-#include "cells.h"
+#include "grid.h"
 #include "text.h"
 
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A table of text cells. The terminal prints it in blocks that fit its width, Markdown in one
  * piece. */
-#ifndef JM_REPORT_CELLS_H
-#define JM_REPORT_CELLS_H
+#ifndef JM_REPORT_GRID_H
+#define JM_REPORT_GRID_H
 
 #include <stdbool.h>
 #include <stdio.h>
