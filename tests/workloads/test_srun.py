@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """run --launcher srun: the call starts itself by srun, once for each task. srun is a script here that sets the variables of
-Slurm 22.05 for tasks of this machine."""
+Slurm 22.05 for tasks of this machine; in the last test it is that of a cluster of two nodes on this machine."""
 import itertools
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 
 import pytest
 
-from jm import BIN, jm
+from fake_gpus import wait_for
+from gangs import ENDS_S, GPT, processes_of
+from jm import BIN, HANGS_S, jm
 from runs import records
+from slurm import cluster_of_this_machine, free_ports  # noqa: F401  the fixture "cluster"
 
 JOBS = itertools.count(os.getpid())
 WORK = ["run", "allreduce", "--device", "ref", "--size", "0.0001", "--steps", "2", "--warmup", "0", "--source", "null", "--ranks", "2",
@@ -78,3 +82,28 @@ def test_ranks_meet_on_the_first_host_of_the_step(nodes, first):
     done = jm(*WORK[:-1], "started", env=env)
     port = 15000 + (31 * 4711 + 3) % 15000
     assert re.search(rf"Rank 0 has not joined .*\({re.escape(first)}, port {port}: ", done.stderr), done.stderr
+
+
+def is_worker(pid):
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as f:
+            return f.read().split(b"\0")[1:2] == [b"worker"]
+    except OSError:
+        return False
+
+
+def test_a_killed_srun_ends_all_ranks(cluster):
+    """Slurm ends the step, and with it the calls and what they have started."""
+    env = {**cluster.env, "SLURM_NTASKS": "2", "SLURM_NNODES": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_ports(1)[0]),
+           "JM_TEST_MARK": f"srun-{os.getpid()}"}
+    words = [*GPT, "--device", "ref", "--batch", "1", "--seconds", "3600", "--ranks", "2", "--launcher", "srun"]
+    with subprocess.Popen([BIN, *words], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as call:
+        mark = f"JM_TEST_MARK={env['JM_TEST_MARK']}"
+        try:
+            assert wait_for(lambda: sum(map(is_worker, processes_of(mark))) == 2, HANGS_S)
+            with open(f"/proc/{call.pid}/cmdline", "rb") as f:
+                assert f.read().startswith(b"srun\0")
+            os.kill(call.pid, signal.SIGKILL)
+            assert wait_for(lambda: not processes_of(mark), ENDS_S), processes_of(mark)
+        finally:
+            call.kill()
