@@ -23,13 +23,21 @@ struct inputs {
 	} at[JM_STAGING_TENSORS];
 };
 
-/* The last two only if the shape samples. */
+/* The pages, of which few are sent, are the last. */
 static struct inputs inputs_of(const struct jm_served_model *c)
 {
-	return (struct inputs){c->shape.samples ? 7 : 5,
-		{{"ids", c->ids}, {"position", c->position}, {"request", c->request},
-			{"page", c->page}, {"last", c->last}, {"rule", c->rule},
-			{"draw", c->draw}}};
+	struct inputs ret = {4, {{"ids", c->ids}, {"position", c->position},
+					{"request", c->request}, {"last", c->last}}};
+
+	if (c->shape.samples) {
+		ret.at[ret.n].name = "rule";
+		ret.at[ret.n++].data = c->rule;
+		ret.at[ret.n].name = "draw";
+		ret.at[ret.n++].data = c->draw;
+	}
+	ret.at[ret.n].name = "page";
+	ret.at[ret.n++].data = c->page;
+	return ret;
 }
 
 static bool take(struct jm_served_model *c)
@@ -41,10 +49,11 @@ static bool take(struct jm_served_model *c)
 	c->request = calloc(tokens, sizeof(*c->request));
 	c->page = calloc(requests * (size_t)c->shape.pages_each, sizeof(*c->page));
 	c->last = calloc(requests, sizeof(*c->last));
+	c->used_pages = calloc(requests, sizeof(*c->used_pages));
 	c->token = calloc(requests, sizeof(*c->token));
 	c->rule = calloc(requests * 3, sizeof(*c->rule));
 	c->draw = calloc(requests * 2, sizeof(*c->draw));
-	if (!c->rule || !c->draw)
+	if (!c->rule || !c->draw || !c->used_pages)
 		return false;
 	return c->ids && c->position && c->request && c->page && c->last && c->token;
 }
@@ -203,6 +212,15 @@ int jm_served_program(const struct jm_served_model *c, int64_t rows)
 
 /* ---- a step ---------------------------------------------------------------------------------- */
 
+/* A table for requests of the whole context of a model is much larger than what a step reads. */
+static void copy_pages(const struct jm_served_model *c, int32_t *to)
+{
+	size_t each = (size_t)c->shape.pages_each;
+
+	for (size_t i = 0; i < (size_t)c->shape.requests; i++)
+		memcpy(to + i * each, c->page + i * each, (size_t)c->used_pages[i] * sizeof(*to));
+}
+
 /* Sends what the caller wrote to the program; rows after those are padding. */
 static int send_inputs(struct jm_served_model *c, int size, int64_t rows, struct jm_err *err)
 {
@@ -214,9 +232,13 @@ static int send_inputs(struct jm_served_model *c, int size, int64_t rows, struct
 		c->ids[i] = c->request[i] = 0;
 		c->position[i] = -1;
 	}
-	for (int i = 0; i < inputs.n && !code; i++)
+	if (code)
+		return code;
+	for (int i = 0; i + 1 < inputs.n; i++)
 		memcpy(jm_staging_room(s, s->tensor[i]), inputs.at[i].data, s->tensor[i]->bytes);
-	return code ? code : jm_staging_end(s, err);
+	copy_pages(c, jm_staging_room(s, s->tensor[inputs.n - 1]));
+	jm_staging_rows(s, c->used_pages);
+	return jm_staging_end(s, err);
 }
 
 static struct jm_served_flight *flight_of(struct jm_served_model *c, int64_t step)
@@ -311,6 +333,7 @@ void jm_served_close(struct jm_served_model *c)
 	free(c->request);
 	free(c->page);
 	free(c->last);
+	free(c->used_pages);
 	free(c->token);
 	free(c->rule);
 	free(c->draw);

@@ -46,6 +46,8 @@ struct jm_served_model {
 	 * before makes of request -1 - id.
 	 */
 	int32_t *ids, *position, *request, *page, *last;
+	/* [requests]: entries of its row of `page` that the step reads; 0 = it has no rows */
+	int32_t *used_pages;
 	/* If the shape samples, also the rule and the draw of op sample: [requests][3],
 	 * [requests][2]. */
 	float *rule;

@@ -23,6 +23,7 @@ struct jm_staging {
 	struct jm_program *program;
 	struct jm_tensor *tensor[JM_STAGING_TENSORS];
 	size_t offset[JM_STAGING_TENSORS], bytes;
+	const int32_t *used; /* of this batch: jm_staging_rows; NULL = all is sent */
 	int n, now;
 	struct jm_staging_slot slot[JM_STAGING_SLOTS];
 };
@@ -39,6 +40,12 @@ int jm_staging_begin(struct jm_staging *s, struct jm_err *err);
 /* The memory for the values of the tensor, plain and complete. NULL: it is not one of the
  * inputs. */
 void *jm_staging_room(const struct jm_staging *s, const struct jm_tensor *t);
+/*
+ * Of each row of the last input, whose values have 4 bytes, this batch reads only the first
+ * used[row]: others become what they were in a batch before, or 0. `used` is read in
+ * jm_staging_end.
+ */
+void jm_staging_rows(struct jm_staging *s, const int32_t *used);
 /* Sends all inputs: work queued from now on reads these values. */
 int jm_staging_end(struct jm_staging *s, struct jm_err *err);
 

@@ -435,6 +435,9 @@ static int repeat(struct serve *s, int number, int *ret_differ, struct jm_err *e
 	*ret_differ = 0;
 	for (int i = 0; i < s->served.shape.pages_each; i++)
 		s->served.page[i] = i;
+	memset(s->served.used_pages, 0,
+		(size_t)s->served.shape.requests * sizeof(*s->served.used_pages));
+	s->served.used_pages[0] = (int32_t)s->served.shape.pages_each;
 	for (int at = 0; at < end && !code; at += n) {
 		int left = at < answer ? answer - at : end - at;
 		int most = at < answer ? s->step_tokens : s->running;

@@ -47,12 +47,13 @@ static int64_t lay_out(struct serve *s, const struct jm_piece *piece, int n)
 	int64_t rows = 0;
 
 	memset(c->last, 0, (size_t)c->shape.requests * sizeof(*c->last));
+	memset(c->used_pages, 0, (size_t)c->shape.requests * sizeof(*c->used_pages));
 	for (int i = 0; i < n; i++) {
 		const struct jm_request *r = jm_scheduler_request(s->scheduler, piece[i].request);
 		int32_t *page = c->page + r->slot * c->shape.pages_each;
 
-		for (int k = 0; k < r->n_pages; k++)
-			page[k] = r->page[k];
+		memcpy(page, r->page, (size_t)r->n_pages * sizeof(*page));
+		c->used_pages[r->slot] = r->n_pages;
 		for (int k = 0; k < piece[i].n; k++, rows++) {
 			c->ids[rows] = id_of(s, piece[i].request, piece[i].from + k);
 			c->position[rows] = piece[i].from + k;

@@ -213,6 +213,75 @@ static void a_device_that_is_lost_in_the_wait_is_told(void **state)
 	assert_sentence(&err, JM_EIO);
 }
 
+enum { ROWS = 4, WIDTH = 8, KEPT = -7 };
+
+static int copy_now(void *dev, enum jm_queue queue, void *to, const void *from, size_t bytes,
+	enum jm_copy kind, struct jm_err *err)
+{
+	(void)dev, (void)queue, (void)kind, (void)err;
+	memcpy(to, from, bytes);
+	return 0;
+}
+
+/* Sends two batches, of which the second reads parts of rows 0 and 2, to a table that has KEPT
+ * everywhere before it; returns what the table holds then. */
+static void send_rows(const struct jm_backend *b, int32_t table[ROWS][WIDTH])
+{
+	static const int32_t used[2][ROWS] = {{WIDTH, 0, 0, 0}, {3, 0, 2, 0}};
+	struct jm_device on = {.backend = b};
+	struct jm_program p = {.device = &on};
+	struct jm_tensor pages = {.class = JM_CLASS_INPUT,
+		.type = JM_I32,
+		.rank = 2,
+		.dim = {ROWS, WIDTH},
+		.bytes = sizeof(int32_t[ROWS][WIDTH]),
+		.data = table};
+	struct jm_tensor *inputs[] = {&tensor, &pages};
+	struct jm_staging s;
+	struct jm_err err = JM_ERR_INIT;
+
+	assert_ok(jm_staging_open(&s, &p, inputs, 2, &err), err);
+	for (int batch = 0; batch < 2; batch++) {
+		assert_ok(jm_staging_begin(&s, &err), err);
+		int32_t *room = jm_staging_room(&s, &pages);
+
+		for (int i = 0; i < ROWS; i++)
+			for (int k = 0; k < used[batch][i]; k++)
+				room[i * WIDTH + k] = 100 * batch + 10 * i + k;
+		jm_staging_rows(&s, used[batch]);
+		assert_ok(jm_staging_end(&s, &err), err);
+		run_until(fake.n);
+		for (int i = 0; i < ROWS * WIDTH && !batch; i++)
+			table[0][i] = KEPT;
+	}
+	jm_staging_close(&s);
+}
+
+/* What the batch reads arrives, and nothing is written behind the last of it. */
+static void of_a_table_only_the_rows_that_are_read_are_sent(void **state)
+{
+	static const struct jm_backend now = {
+		.name = "now", .alloc = alloc, .release = release, .copy = copy_now};
+	int32_t table[ROWS][WIDTH];
+
+	(void)state;
+	for (int async = 0; async < 2; async++) {
+		memset(&fake, 0, sizeof(fake));
+		fake.fail_at = -1;
+		send_rows(async ? &backend : &now, table);
+		for (int k = 0; k < WIDTH; k++) {
+			if (k < 3)
+				assert_int_equal(table[0][k], 100 + k);
+			if (k < 2)
+				assert_int_equal(table[2][k], 120 + k);
+			else
+				assert_int_equal(table[2][k], KEPT);
+			assert_int_equal(table[1][k], async ? 0 : KEPT);
+			assert_int_equal(table[3][k], KEPT);
+		}
+	}
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, start, stop)
@@ -220,6 +289,7 @@ int main(void)
 		CASE(a_slot_is_not_written_before_it_was_sent),
 		CASE(the_host_waits_only_for_a_slot_in_use),
 		CASE(a_device_that_is_lost_in_the_wait_is_told),
+		cmocka_unit_test(of_a_table_only_the_rows_that_are_read_are_sent),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
