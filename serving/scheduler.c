@@ -12,8 +12,9 @@ struct jm_scheduler {
 	int first_waiting; /* no request before this one waits */
 	int *free_page;	   /* [pages], a stack */
 	int n_free;
-	int *running;		/* [limits.running]: the request of a slot, or -1 */
-	int *in_order;		/* [limits.running]: running requests as they arrived */
+	bool *taken;  /* [limits.running]: slots */
+	int *running; /* [n_running]: the running requests in the order of their arrival */
+	int n_running;
 	struct jm_piece *piece; /* [limits.running] */
 	int n_pieces;
 };
@@ -46,17 +47,15 @@ int jm_scheduler_new(
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a scheduler.");
 	s->limits = *limits;
 	s->free_page = calloc((size_t)limits->pages, sizeof(*s->free_page));
+	s->taken = calloc((size_t)limits->running, sizeof(*s->taken));
 	s->running = calloc((size_t)limits->running, sizeof(*s->running));
-	s->in_order = calloc((size_t)limits->running, sizeof(*s->in_order));
 	s->piece = calloc((size_t)limits->running, sizeof(*s->piece));
-	if (!s->free_page || !s->running || !s->in_order || !s->piece) {
+	if (!s->free_page || !s->taken || !s->running || !s->piece) {
 		jm_scheduler_free(s);
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a scheduler.");
 	}
 	for (int i = 0; i < limits->pages; i++)
 		s->free_page[s->n_free++] = limits->pages - 1 - i;
-	for (int i = 0; i < limits->running; i++)
-		s->running[i] = -1;
 	*ret = s;
 	return 0;
 }
@@ -69,8 +68,8 @@ void jm_scheduler_free(struct jm_scheduler *s)
 		free(s->request[i].page);
 	free(s->request);
 	free(s->free_page);
+	free(s->taken);
 	free(s->running);
-	free(s->in_order);
 	free(s->piece);
 	free(s);
 }
@@ -117,6 +116,40 @@ int jm_scheduler_add_after(
 	return code;
 }
 
+/* The place in `running` before which all arrived earlier. */
+static int place_of(const struct jm_scheduler *s, int number)
+{
+	int i = s->n_running;
+
+	while (i && s->running[i - 1] >= number)
+		i--;
+	return i;
+}
+
+/* The request runs in the slot. */
+static void enter(struct jm_scheduler *s, int number, int slot)
+{
+	int i = place_of(s, number);
+
+	memmove(s->running + i + 1, s->running + i,
+		(size_t)(s->n_running++ - i) * sizeof(*s->running));
+	s->running[i] = number;
+	s->taken[slot] = true;
+	s->request[number].slot = slot;
+	s->request[number].state = JM_REQUEST_RUNNING;
+}
+
+/* It runs no longer; its slot is free. */
+static void give_up_slot(struct jm_scheduler *s, struct jm_request *r)
+{
+	int i = place_of(s, (int)(r - s->request));
+
+	memmove(s->running + i, s->running + i + 1,
+		(size_t)(--s->n_running - i) * sizeof(*s->running));
+	s->taken[r->slot] = false;
+	r->slot = -1;
+}
+
 /* The request runs no longer; its pages are free. */
 static void leave(struct jm_scheduler *s, struct jm_request *r, enum jm_request_state state)
 {
@@ -125,8 +158,7 @@ static void leave(struct jm_scheduler *s, struct jm_request *r, enum jm_request_
 	while (r->n_pages)
 		s->free_page[s->n_free++] = r->page[--r->n_pages];
 	if (r->slot >= 0)
-		s->running[r->slot] = -1;
-	r->slot = -1;
+		give_up_slot(s, r);
 	r->in_step = false;
 	r->computed = 0;
 	r->state = state;
@@ -146,18 +178,16 @@ static void end(struct jm_scheduler *s, struct jm_request *r, enum jm_request_st
 static void hand_on(struct jm_scheduler *s, struct jm_request *r)
 {
 	struct jm_request *heir = &s->request[r->heir];
-	int kept = pages_of(s, r->input);
+	int kept = pages_of(s, r->input), slot = r->slot;
 
 	while (r->n_pages > kept)
 		s->free_page[s->n_free++] = r->page[--r->n_pages];
 	memcpy(heir->page, r->page, (size_t)r->n_pages * sizeof(*r->page));
 	heir->n_pages = r->n_pages;
 	heir->computed = r->input - 1;
-	heir->slot = r->slot;
-	heir->state = JM_REQUEST_RUNNING;
-	s->running[r->slot] = r->heir;
 	r->n_pages = 0;
-	r->slot = -1;
+	give_up_slot(s, r);
+	enter(s, r->heir, slot);
 }
 
 void jm_scheduler_cancel(struct jm_scheduler *s, int number)
@@ -170,16 +200,6 @@ void jm_scheduler_cancel(struct jm_scheduler *s, int number)
 
 /* ---- a step ---------------------------------------------------------------------------------- */
 
-/* The running request that arrived last; -1 = none runs. */
-static int youngest(const struct jm_scheduler *s)
-{
-	int found = -1;
-
-	for (int i = 0; i < s->limits.running; i++)
-		found = s->running[i] > found ? s->running[i] : found;
-	return found;
-}
-
 /* Pages for the first `tokens` tokens, which younger requests give up if there is no other way.
  * False: the request itself was the youngest and waits again. */
 static bool reserve(struct jm_scheduler *s, struct jm_request *r, int tokens)
@@ -189,7 +209,7 @@ static bool reserve(struct jm_scheduler *s, struct jm_request *r, int tokens)
 			r->page[r->n_pages++] = s->free_page[--s->n_free];
 			continue;
 		}
-		struct jm_request *victim = &s->request[youngest(s)];
+		struct jm_request *victim = &s->request[s->running[s->n_running - 1]];
 
 		victim->preempted++;
 		leave(s, victim, JM_REQUEST_WAITING);
@@ -202,7 +222,7 @@ static bool reserve(struct jm_scheduler *s, struct jm_request *r, int tokens)
 static int free_slot(const struct jm_scheduler *s)
 {
 	for (int i = 0; i < s->limits.running; i++)
-		if (s->running[i] < 0)
+		if (!s->taken[i])
 			return i;
 	return -1;
 }
@@ -219,9 +239,7 @@ static void admit(struct jm_scheduler *s)
 		slot = free_slot(s);
 		if (slot < 0 || s->n_free < pages_of(s, known(r)))
 			return;
-		r->slot = slot;
-		r->state = JM_REQUEST_RUNNING;
-		s->running[slot] = s->first_waiting;
+		enter(s, s->first_waiting, slot);
 		reserve(s, r, known(r));
 	}
 }
@@ -239,36 +257,16 @@ static int add_piece(struct jm_scheduler *s, int number, int budget)
 	return n;
 }
 
-static int by_number(const void *a, const void *b)
-{
-	const int *x = a, *y = b;
-
-	return (*x > *y) - (*x < *y);
-}
-
-/* Fills in_order; returns how many requests run. */
-static int order_running(struct jm_scheduler *s)
-{
-	int n = 0;
-
-	for (int i = 0; i < s->limits.running; i++)
-		if (s->running[i] >= 0)
-			s->in_order[n++] = s->running[i];
-	qsort(s->in_order, (size_t)n, sizeof(*s->in_order), by_number);
-	return n;
-}
-
-/* Requests that arrived first come first. */
+/* Requests that arrived first come first. Those that give up their pages meanwhile are the last. */
 static int add_pieces(struct jm_scheduler *s, bool prompts, int budget)
 {
-	int used = 0, n = order_running(s);
+	int used = 0;
 
-	for (int i = 0; i < n; i++) {
-		const struct jm_request *r = &s->request[s->in_order[i]];
+	for (int i = 0; i < s->n_running; i++) {
+		const struct jm_request *r = &s->request[s->running[i]];
 
-		if (r->state == JM_REQUEST_RUNNING && !r->in_step &&
-			(prompts || known(r) - r->computed == 1))
-			used += add_piece(s, s->in_order[i], budget - used);
+		if (!r->in_step && (prompts || known(r) - r->computed == 1))
+			used += add_piece(s, s->running[i], budget - used);
 	}
 	return used;
 }
@@ -321,9 +319,8 @@ int jm_scheduler_step(struct jm_scheduler *s, const struct jm_piece **ret)
 {
 	int used;
 
-	for (int i = 0; i < s->limits.running; i++)
-		if (s->running[i] >= 0)
-			s->request[s->running[i]].in_step = false;
+	for (int i = 0; i < s->n_running; i++)
+		s->request[s->running[i]].in_step = false;
 	s->n_pieces = 0;
 	used = add_pieces(s, false, s->limits.tokens);
 	admit(s);
