@@ -9,7 +9,7 @@ import re
 import numpy
 import pytest
 
-from jm import USAGE, jm, sentence
+from jm import SOURCE, USAGE, jm, sentence
 from reports import report
 from runs import one
 from serving import SERVE
@@ -130,6 +130,26 @@ def test_without_cache_pages_the_memory_is_filled_as_describe_plans(tmp_path, ki
                             "--memory", budget / 1e9, "--json", "-").stdout)
     assert r["status"] == "ok" and (pages == 4016) == holds_all
     assert holds_all or abs(pages - planned["cache_pages"]) <= 1
+
+
+def byte_of():
+    """GPT-2's table of bytes: the printable ones stand for themselves, the n-th of the others is U+0100 + n."""
+    plain = [*range(0x21, 0x7f), *range(0xa1, 0xad), *range(0xae, 0x100)]
+    others = [byte for byte in range(256) if byte not in plain]
+    return {**{chr(byte): byte for byte in plain}, **{chr(256 + n): byte for n, byte in enumerate(others)}}
+
+
+def test_the_text_of_an_answer_omits_only_tokens_that_the_tokenizer_does_not_know(tmp_path):
+    tokenizer, text, answers = SOURCE / "tests/data/tokenizers/llama3.json", tmp_path / "text", tmp_path / "answers.jsonl"
+    text.write_text("the readings\n")
+    one(*SERVE, "--device", "ref", "--steps", "30", "--vocab", "1100", "--text", text, "--tokenizer", tokenizer, "--temperature", "50",
+        "--output-tokens", "12", "--requests", "6", "--answers", answers)
+    table, known = byte_of(), {number: word for word, number in json.loads(tokenizer.read_text())["model"]["vocab"].items()}
+    lines = [json.loads(line) for line in answers.read_text().splitlines()]
+    assert any(max(line["tokens"]) > 701 for line in lines) and any(min(line["tokens"]) < 700 for line in lines)
+    for line in lines:
+        words = "".join(known.get(token, "") for token in line["tokens"])
+        assert line["text"] == bytes(table[letter] for letter in words).decode(errors="replace") and line["prompt"] == "the readings"
 
 
 def test_one_request_at_a_time_makes_one_token_in_each_step():

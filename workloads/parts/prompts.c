@@ -122,13 +122,28 @@ const int32_t *jm_prompts_tokens(const struct jm_prompts *p, int i, int *ret_n)
 	return p->ids.at + from;
 }
 
+bool jm_prompts_decode(
+	const struct jm_tokenizer *tokenizer, const int32_t *token, int n, struct jm_bytes *ret)
+{
+	int32_t *known = calloc((size_t)n, sizeof(*known));
+	size_t n_known = 0, length;
+	bool good = known;
+
+	for (int i = 0; known && i < n; i++)
+		if (jm_tokenizer_token(tokenizer, token[i], &length))
+			known[n_known++] = token[i];
+	if (n_known)
+		good = !jm_tokenizer_decode(tokenizer, known, n_known, false, ret, NULL);
+	free(known);
+	return good;
+}
+
 json_t *jm_prompts_text(const struct jm_prompts *p, const int32_t *token, int n)
 {
 	struct jm_bytes text = {0};
 	json_t *ret = NULL;
 
-	if (p->tokenizer &&
-		!jm_tokenizer_decode(p->tokenizer, token, (size_t)n, false, &text, NULL))
+	if (p->tokenizer && jm_prompts_decode(p->tokenizer, token, n, &text))
 		ret = json_stringn(text.at ? text.at : "", text.n);
 	free(text.at);
 	return ret ? ret : json_null();

@@ -36,7 +36,13 @@ int jm_prompts_open_tokenizer(
 	const struct jm_prompts_source *source, struct jm_prompts *ret, struct jm_err *err);
 /* The tokens of prompt i, which is below n. */
 const int32_t *jm_prompts_tokens(const struct jm_prompts *p, int i, int *ret_n);
-/* The text of tokens, without special ones; null if there is no tokenizer. */
+/*
+ * Appends the text of tokens, without special ones. A model may have more ids than its tokenizer
+ * has tokens; these have no text. False: memory ran out.
+ */
+bool jm_prompts_decode(
+	const struct jm_tokenizer *tokenizer, const int32_t *token, int n, struct jm_bytes *ret);
+/* The same as JSON; null if there is no tokenizer, or memory ran out. */
 json_t *jm_prompts_text(const struct jm_prompts *p, const int32_t *token, int n);
 void jm_prompts_close(struct jm_prompts *p);
 

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "workloads/parts/prompts.h"
+
 #define REPLACEMENT "\xef\xbf\xbd" /* U+FFFD, which stands for bytes that are no character */
 #define EACH	    8 /* tokens that are kept back, up to which each one is followed by an attempt */
 
@@ -15,21 +17,6 @@ static bool is_byte(const struct jm_tokenizer *tokenizer, int32_t token)
 	const char *text = jm_tokenizer_token(tokenizer, token, &n);
 
 	return text && n == 6 && !memcmp(text, "<0x", 3) && text[5] == '>';
-}
-
-/* A model may have more ids than its tokenizer has tokens; these have no text. */
-static void decode(
-	const struct jm_tokenizer *tokenizer, const int32_t *token, int n, struct jm_bytes *ret)
-{
-	int32_t *known = calloc((size_t)n, sizeof(*known));
-	size_t n_known = 0, length;
-
-	for (int i = 0; known && i < n; i++)
-		if (jm_tokenizer_token(tokenizer, token[i], &length))
-			known[n_known++] = token[i];
-	if (n_known)
-		jm_tokenizer_decode(tokenizer, known, n_known, false, ret, NULL);
-	free(known);
 }
 
 /* May more tokens change this text, not only add to it? */
@@ -69,7 +56,7 @@ static void move_on(
 
 	t->from = t->given;
 	t->given = n;
-	decode(tokenizer, token + t->from, n - t->from, &text);
+	jm_prompts_decode(tokenizer, token + t->from, n - t->from, &text);
 	t->told = text.n;
 	free(text.at);
 }
@@ -84,7 +71,7 @@ json_t *jm_answer_text_next(struct jm_answer_text *t, const struct jm_tokenizer 
 		return numbers(t, token, n);
 	if (n == t->given || (!is_last && !is_due(n - t->given)))
 		return json_string("");
-	decode(tokenizer, token + t->from, n - t->from, &text);
+	jm_prompts_decode(tokenizer, token + t->from, n - t->from, &text);
 	if (text.n > t->told && (is_last || !is_open(&text, tokenizer, token[n - 1]))) {
 		ret = json_stringn(text.at + t->told, text.n - t->told);
 		move_on(t, tokenizer, token, n);
