@@ -17,7 +17,7 @@
 #define PATH_MOST     48   /* bytes of the path */
 #define CONNECT_S     10
 #define TOGETHER      16 /* connections that are read before a request can be sent */
-#define CHECK_NS      ((int64_t)10000000)   /* between two searches for silent answers */
+#define CHECK_NS      ((int64_t)10000000)   /* between two searches for stalled answers */
 #define BUSY_CHECK_NS ((int64_t)1000000000) /* the same while others keep coming */
 
 #define CALLS(X)                                                                                   \
@@ -45,8 +45,8 @@ struct exchange {
 	CURL *easy;
 	char *body;
 	int number;
-	int64_t heard_ns;	 /* when the last byte came, or the request began */
-	char text[TEXT_MAX + 1]; /* of an answer with another status than 200 */
+	int64_t begun_ns, heard_ns; /* when the request began; when the last byte came, or that */
+	char text[TEXT_MAX + 1];    /* of an answer with another status than 200 */
 	char error[CURL_ERROR_SIZE];
 };
 
@@ -298,12 +298,14 @@ int jm_http_client_post(struct jm_http_client *c, const char *path, const char *
 	struct jm_err *err)
 {
 	struct exchange *e = calloc(1, sizeof(*e));
+	int64_t now = now_ns();
 
 	if (!e)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a request.");
 	*e = (struct exchange){.client = c,
 		.number = number,
-		.heard_ns = now_ns(),
+		.begun_ns = now,
+		.heard_ns = now,
 		.body = strdup(body),
 		.easy = c->call.curl_easy_init(),
 		.next = c->first};
@@ -369,14 +371,16 @@ static void take_ended(struct jm_http_client *c)
 	}
 }
 
-static void drop_silent(struct jm_http_client *c, int64_t now)
+/* A server that sends a byte now and then is not silent, but may never come to an end. */
+static void drop_stalled(struct jm_http_client *c, int64_t now)
 {
-	int64_t since = now - (int64_t)(c->o.silence_s * 1e9);
+	int64_t silent = now - (int64_t)(c->o.silence_s * 1e9);
+	int64_t endless = c->o.answer_s > 0 ? now - (int64_t)(c->o.answer_s * 1e9) : INT64_MIN;
 	struct exchange *next;
 
 	for (struct exchange *e = c->first; e; e = next) {
 		next = e->next;
-		if (e->heard_ns < since)
+		if (e->heard_ns < silent || e->begun_ns < endless)
 			end(e, JM_HTTP_STALLED, CURLE_OPERATION_TIMEDOUT);
 	}
 	c->checked_ns = now;
@@ -424,7 +428,7 @@ int jm_http_client_poll(struct jm_http_client *c, int64_t most_ns, struct jm_err
 	now = now_ns();
 	/* at once where nothing waits to be read */
 	if (now - c->checked_ns > (n < TOGETHER ? CHECK_NS : BUSY_CHECK_NS))
-		drop_silent(c, now);
+		drop_stalled(c, now);
 	return rc ? jm_err_set(err, JM_EIO, "libcurl fails: %s.", c->call.curl_multi_strerror(rc))
 		  : 0;
 }

@@ -18,13 +18,14 @@ enum jm_http_end {
 	JM_HTTP_WHOLE,	 /* the answer is complete, whatever its status */
 	JM_HTTP_REFUSED, /* there was no connection */
 	JM_HTTP_BROKEN,	 /* the connection broke before the answer was complete */
-	JM_HTTP_STALLED, /* no byte came for as long as is waited */
+	JM_HTTP_STALLED, /* no byte came for as long as is waited, or no end */
 };
 
 struct jm_http_client_options {
 	const char *url;      /* "http://127.0.0.1:8000", what is before /v1/... */
 	const char *key_file; /* its first line goes along as a bearer token; NULL = none */
 	double silence_s;     /* for how long no byte may come */
+	double answer_s;      /* for how long a posted request may be under way; 0 = for ever */
 	/* Bytes of an answer with status 200; false: the request is given up, and `end` is called
 	 * with JM_HTTP_BROKEN. */
 	bool (*bytes)(void *arg, int number, const char *bytes, size_t n);

@@ -45,7 +45,8 @@ static const struct jm_key search_keys[] = {
 static const struct jm_key failures_keys[] = {
 	{COUNT("connect", 0), .meaning = "there was no connection"},
 	{COUNT("broken", 0), .meaning = "the connection broke before the answer was complete"},
-	{COUNT("stalled", 0), .meaning = "no byte came for --silence"},
+	{COUNT("stalled", 0),
+		.meaning = "no byte came for --silence, or no end within --answer-time"},
 	{COUNT("status_4xx", 0), .meaning = "the server refused the request"},
 	{COUNT("status_5xx", 0), .meaning = "the server failed"},
 	{COUNT("status_other", 0), .meaning = "it answered with another status than 200"},

@@ -70,6 +70,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.event(json.dumps({"choices": [{"text": text, "finish_reason": reason}]}))
         time.sleep(PAUSE)
 
+    def comment(self):
+        self.wfile.write(b"3\r\n:\n\n\r\n")
+        self.wfile.flush()
+        time.sleep(PAUSE)
+
     def reset(self):
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.connection.close()
@@ -79,7 +84,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         n = asked["max_tokens"] * (2 if way in ("twice", "twice_uncounted") else 1)
         size = 2 if way == "merge" else 1
         for i in range(0, n, size):
-            if way in ("reset", "stall", "cut") and i:
+            if way in ("reset", "stall", "drip", "cut") and i:
                 return False
             last = i + size >= n
             self.piece(times, "" if way == "tail" and last else "x" * size, "length" if last else None)
@@ -112,6 +117,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.reset()
             elif way == "stall":
                 time.sleep(600)
+            while way == "drip":  # until the client has left
+                self.comment()
             self.close_connection = True
             return
         if way not in ("no_usage", "twice_uncounted", "empty"):

@@ -104,8 +104,17 @@ def test_bad_answers_are_counted_and_said(tmp_path):
     assert {way: tokens[way] for way in asked} == asked and len(asked) == 4
     assert s["server"]["no_usage"] == 1 and s["server"]["no_done"] == 1
     assert s["server"]["tokens_merged"] == asked["merge"] - (asked["merge"] + 1) // 2
-    for words in ("1 with status 5xx", "2 with a broken connection", "1 with a silent server", "no usage", "[DONE]"):
+    for words in ("1 with status 5xx", "2 with a broken connection", "1 with a server that was silent or took too long", "no usage", "[DONE]"):
         assert words in r["note"]
+
+
+def test_an_answer_that_never_ends_fails_after_the_time_that_is_given(tmp_path):
+    """Bytes of it come all the time, so that its server is not silent."""
+    with server(tmp_path, "well", "drip", "well") as (url, _):
+        r, rows = measured(tmp_path, url, "--arrival", "single", "--seconds", "5", "--silence", "60s", "--answer-time", "2s")
+    s = r["serving"]
+    assert {k: v for k, v in s["failures"].items() if v} == {"stalled": 1} and s["requests_failed"] == 1
+    assert [int(row["request"]) for row in rows[:2]] == [0, 2] and "1 with a server that was silent or took too long" in r["note"]
 
 
 @pytest.mark.parametrize("way", ["twice", "twice_uncounted"])

@@ -47,6 +47,14 @@ static const struct jm_option options[] = {
 		.max = 86400,
 		.fallback = "60s",
 		.help = "a request fails if no byte of its answer comes for this long"},
+	{.name = "answer-time",
+		JM_BIND(JM_DURATION, struct jm_client, answer_s),
+		.unit = "s",
+		.min = 0.01,
+		.max = 86400,
+		.fallback = "3600s",
+		.help = "a request fails if its answer is not complete this long after it was "
+			"sent"},
 	{.name = "key-file",
 		JM_BIND(JM_TEXT, struct jm_client, key_file),
 		.argument = "FILE",
@@ -152,6 +160,7 @@ static int connect_to(struct jm_client *c, struct jm_err *err)
 	const struct jm_http_client_options o = {.url = c->url,
 		.key_file = c->key_file,
 		.silence_s = c->silence_s,
+		.answer_s = c->answer_s,
 		.bytes = jm_client_bytes,
 		.end = jm_client_end,
 		.arg = c};

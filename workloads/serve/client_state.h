@@ -12,7 +12,7 @@
 #define JM_CLIENT_FAILURES(X)                                                                      \
 	X(CONNECT, "connect", "without a connection")                                              \
 	X(BROKEN, "broken", "with a broken connection")                                            \
-	X(STALLED, "stalled", "with a silent server")                                              \
+	X(STALLED, "stalled", "with a server that was silent or took too long")                    \
 	X(STATUS_4XX, "status_4xx", "with status 4xx")                                             \
 	X(STATUS_5XX, "status_5xx", "with status 5xx")                                             \
 	X(STATUS_OTHER, "status_other", "with another status")                                     \
@@ -41,7 +41,7 @@ struct jm_client {
 	const char *url, *model, *start, *key_file;
 	char *found_model;     /* of the server's list; NULL = the user names it */
 	char shown_model[128]; /* without what a terminal would obey */
-	double silence_s, ready_s;
+	double silence_s, answer_s, ready_s;
 	int vocab;
 	struct jm_http_client *http;
 	struct jm_server_process server;

@@ -252,7 +252,7 @@ static void send_rows(const struct jm_backend *b, int32_t table[ROWS][WIDTH])
 		assert_ok(jm_staging_end(&s, &err), err);
 		run_until(fake.n);
 		for (int i = 0; i < ROWS * WIDTH && !batch; i++)
-			table[0][i] = KEPT;
+			table[i / WIDTH][i % WIDTH] = KEPT;
 	}
 	jm_staging_close(&s);
 }
