@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 import yaml
 
+from described import describe
 from jm import BUILD, SOURCE, jm
 from runs import records
 
@@ -172,6 +173,22 @@ def test_a_plan_on_a_platform_needs_what_its_file_names(path, tmp_path):
     named = {key: value if isinstance(value, list) else [value] for key, value in what.items()}
     assert re.findall(r"^  source (\S+)", done.stdout, re.M) == named["source"]
     assert set(re.findall(r"^  device (\S+)", done.stdout, re.M)) == set(named.get("device", []))
+
+
+@pytest.mark.parametrize("tag, nodes", [("13b", 44), ("175b", 16), ("128", 128)])
+def test_the_larger_models_of_caraml_are_one_job_over_all_nodes(tag, nodes, tmp_path):
+    """Four ranks a node, which the model's division makes whole models of; what a rank needs fits into 80 GB."""
+    plan = SOURCE / "suites/caraml-split.yaml"
+    done = jm("submit", plan, "--tag", tag, "--store", tmp_path / "s.db", "--nodes", nodes, "--tasks", 4 * nodes, "--dry-run")
+    assert done.returncode == 0 and done.stdout.count("sbatch") == 1, done.stderr
+    assert f"'--nodes={nodes}' '--ntasks={4 * nodes}'" in done.stdout and "'--launcher=srun'" in done.stdout
+    every = yaml.safe_load(plan.read_text())
+    (run,) = [r for r in every["runs"] if tag in map(str, r["tags"])]
+    assert run["ranks"] == 4 * nodes
+    one = describe(run["work"], "--tp", str(run["tp"]), "--pp", str(run["pp"]), "--dp", str(run["ranks"] // run["tp"] // run["pp"]),
+                   "--sequence-parallel", "--batch", str(every["batch"]), "--accumulate", str(every["accumulate"]),
+                   "--precision", run["precision"], "--device", "ref")
+    assert one["ranks"]["n"] == run["ranks"] and one["seq"] == every["seq"] and one["peak_bytes"] < 80e9
 
 
 # ---- Table 1 of the capping paper, by the equations of docs/simulation.md ----
