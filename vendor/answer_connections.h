@@ -14,7 +14,7 @@
 
 #include <pthread.h>
 
-#include "http_library.h"
+#include "microhttpd_library.h"
 
 #define JM__ANSWER_CALLS(X)                                                                        \
 	X(MHD_start_daemon)                                                                        \

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "http_library.h"
+#include "microhttpd_library.h"
 
 #define MAX_CLIENTS 64
 #define PER_ADDRESS 32		    /* of these: one address shuts out no other */

@@ -4,7 +4,7 @@
 #include "cli/frame/cli.h"
 #include "run/worker/case_reaper.h"
 #include "run/gang/launcher.h"
-#include "run/gang/gang_watchdog.h"
+#include "run/gang/call_watchdog.h"
 #include "run/worker/worker.h"
 #include "run_affinity.h"
 

@@ -10,7 +10,7 @@
 #include "run/gang/agent.h"
 #include "guard/guard_requests.h"
 #include "run/gang/agent_links.h"
-#include "run/gang/gang_watchdog.h"
+#include "run/gang/call_watchdog.h"
 #include "run_end.h"
 #include "list_cases.h"
 #include "run_log.h"

@@ -5,7 +5,7 @@
 #include "base/process/driver_call.h"
 #include "base/process/open_files.h"
 #include "measure/command/launch.h"
-#include "gang_watchdog.h"
+#include "call_watchdog.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "gang_watchdog.h"
+#include "call_watchdog.h"
 #include "base/process/process_identity.h"
 
 #include <errno.h>

@@ -5,8 +5,8 @@
  * for it; so it is killed, and the rest follows from that. A call that mpirun has started is ended,
  * too, when mpirun, or a script between the two, is gone or stopped.
  */
-#ifndef JM_GANG_WATCHDOG_H
-#define JM_GANG_WATCHDOG_H
+#ifndef JM_CALL_WATCHDOG_H
+#define JM_CALL_WATCHDOG_H
 
 #include "base/clock.h"
 #include "joulemark.h"

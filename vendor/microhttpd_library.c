@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "http_library.h"
+#include "microhttpd_library.h"
 
 int jm_microhttpd_open(const struct jm_symbol *symbols, size_t n, void *calls, struct jm_err *err)
 {
