@@ -32,8 +32,15 @@ static bool needs_nothing(const struct jm_back *b, bool first)
 	return b->table->knobs.knob[b->i].unreadable && (b->untouched || (!first && !b->rc));
 }
 
+/* Somebody else has changed a knob that this process could not write, nor by another knob. */
+static bool is_others(const struct jm_back *b, bool coupled)
+{
+	return b->rc == JM_EPERM && b->untouched && !coupled;
+}
+
 /* Those of one table, in their order; true: one has been written. */
-static bool put_some(struct jm_back *back, int n, bool first, struct jm_knob_call *call)
+static bool put_some(
+	struct jm_back *back, int n, bool first, bool coupled, struct jm_knob_call *call)
 {
 	bool wrote = false;
 	int n_calls = 0;
@@ -56,6 +63,8 @@ static bool put_some(struct jm_back *back, int n, bool first, struct jm_knob_cal
 		b->rc = read_back(b, &call[c++], &b->why);
 		if (b->rc == JM_EGONE && b->table->knobs.knob[b->i].ends == JM_ENDS_PROCESS)
 			b->rc = 0;
+		if (is_others(b, coupled))
+			b->rc = 0;
 		wrote = wrote || (!b->rc && call[c - 1].wrote);
 	}
 	return wrote;
@@ -75,15 +84,16 @@ static bool are_coupled(const struct jm_back *back, int n)
 void jm_put_back_all(struct jm_back *back, int n)
 {
 	struct jm_knob_call *call = malloc(((size_t)n + 1) * sizeof(*call)), one;
-	const int passes = are_coupled(back, n) ? PASSES : 1;
+	const bool coupled = are_coupled(back, n);
 	bool wrote = true;
 
-	for (int pass = 0; pass < passes && wrote; pass++) {
+	for (int pass = 0; pass < (coupled ? PASSES : 1) && wrote; pass++) {
 		wrote = false;
 		for (int i = 0, next; i < n; i = next) {
 			for (next = i + 1; call && next < n && back[next].table == back[i].table;)
 				next++;
-			wrote = put_some(&back[i], next - i, pass == 0, call ? call : &one) ||
+			wrote = put_some(&back[i], next - i, pass == 0, coupled,
+					call ? call : &one) ||
 				wrote;
 		}
 	}

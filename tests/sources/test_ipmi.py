@@ -47,11 +47,16 @@ def test_no_device_and_no_right(tmp_path):
 
 def test_a_late_answer_is_not_taken_for_the_next(controller):
     """Each answer comes after the time limit, when the next question is out: none may be used."""
-    controller.answers(message(300))
-    timer = threading.Timer(0.4, lambda: controller.answers(message(999), ms=150))
-    timer.start()
-    _, meter = controller.measure(1.5, ":timeout=100ms")
-    assert meter["joules"] is None and meter["watts_max"] == 300
+    for _ in range(8):  # on a busy machine those before may be late, too
+        controller.answers(message(300))
+        timer = threading.Timer(0.4, lambda: controller.answers(message(999), ms=150))
+        timer.start()
+        _, meter = controller.measure(1.5, ":timeout=100ms")
+        timer.join()
+        assert meter["joules"] is None and meter["watts_max"] in (300, None)
+        if meter["watts_max"]:
+            break
+    assert meter["watts_max"] == 300
 
 
 def test_a_controller_that_is_gone_is_a_gap(controller):

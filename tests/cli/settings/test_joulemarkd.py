@@ -4,6 +4,8 @@ import json
 import os
 import signal
 import subprocess
+import threading
+import time
 
 import pytest
 
@@ -114,15 +116,41 @@ def test_a_lease_that_has_ended_is_told(service):
 
 
 def test_the_policy_gives_time_and_number(service):
-    service.policy("user anna package.power=100:200W for 1s leases 1\n")
+    service.policy("user anna package.power=100:200W for 2s leases 1\n")
     service.start()
-    child = holding(service)
-    done = service.run("anna", "set", "package.power=130W", "--", "true")
+    for _ in range(8):  # on a busy machine the first lease may be over before the second one is asked for
+        child = holding(service)
+        done = service.run("anna", "set", "package.power=130W", "--", "true")
+        assert wait_for(lambda: limits(service) == [FOUND] * 2)
+        assert child.poll() is None
+        os.kill(child.pid, signal.SIGTERM)
+        assert "the longest time that root's policy gives" in child.communicate(timeout=240)[1]
+        if done.returncode:
+            break
     assert "has 1 of the 1 leases" in sentence(done, FAILURE)
-    assert wait_for(lambda: limits(service) == [FOUND] * 2)
-    assert child.poll() is None
-    os.kill(child.pid, signal.SIGTERM)
-    assert "the longest time that root's policy gives" in child.communicate(timeout=240)[1]
+
+
+def test_what_a_user_cannot_write_is_not_restored(service):
+    """Others change it between the try and its end, as where a lease ends: nothing of it is the user's to put back."""
+    stop = threading.Event()
+
+    def change():
+        with open(f"{service.machine.root}/sys/class/powercap/intel-rapl:1/{LIMIT}", "r+b", buffering=0) as f:
+            while not stop.wait(0.0005):
+                for value in b"120000000", FOUND.encode():
+                    os.pwrite(f.fileno(), value, 0)
+                    time.sleep(0.0005)
+    other = threading.Thread(target=change)
+    other.start()
+    try:
+        for _ in range(12):
+            done = service.run("anna", "set", "package.power=130W", "--", "true")
+            assert "Permission denied; use sudo" in sentence(done, FAILURE) and "back" not in done.stderr, done.stderr
+    finally:
+        stop.set()
+        other.join()
+
+
 
 
 def test_without_a_command_nothing_stays(service):
