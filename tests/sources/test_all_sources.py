@@ -24,8 +24,9 @@ LOW, HIGH = 200, 450
 OFFSET = 0.005  # s
 GPU = "GPU-00000000-fa4e-4000-8000-000000000000"
 
-# What a source says by itself of time is coarser: a sample of PTDaemon is the mean of its period.
-COARSE = {"ptd": 0.11}
+# What a source says by itself of time is coarser: a sample of PTDaemon is the mean of its period, and snmpd starts a program
+# for each answer.
+COARSE = {"ptd": 0.11, "snmp": 0.1}
 
 
 class Step:
