@@ -25,6 +25,10 @@ can_mount = pytest.mark.skipif(not shutil.which("unshare") or subprocess.run(["u
                                check=False, capture_output=True).returncode != 0, reason="nothing can be mounted here")
 
 
+GANG = ["run", "allreduce", "--ranks", "2", "--launcher", "started", "--device", "ref", "--source", "null", "--size", "0.001", "--steps", "2",
+        "--warmup", "0", "--store", "s.db"]
+
+
 def submit(cluster, folder, *words, plan="plan.yaml", timeout=1000):
     return subprocess.run([BIN, "submit", plan, "--store", "all.db", *map(str, words)], cwd=folder, text=True, capture_output=True,
                           check=False, timeout=timeout, env={**cluster.env, "COLUMNS": "400"})
@@ -250,6 +254,19 @@ def test_a_job_over_two_nodes_is_one_record(cluster, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     record, = records(tmp_path / "all.db")
     assert record["gang"]["world"] == 2 and record["verified"] is True
+
+
+def test_ranks_that_pmix_numbers_meet(cluster, tmp_path):
+    """Both on one node: on two that are one machine the plug-in of Slurm would make one folder twice."""
+    done = subprocess.run(["srun", "--mpi=pmix", "-N1", "-n2", "--overcommit", "sh", "-c", 'echo "$PMIX_RANK" >>ranks; exec "$@"', "sh", BIN,
+                           *GANG], cwd=tmp_path, text=True, capture_output=True, check=False, timeout=100,
+                          env={**cluster.env, "JM_GANG_SECRET": "a secret of this test", "MASTER_ADDR": "127.0.0.1"})
+    if "Couldn't find the specified plugin" in done.stderr or "invalid MPI type" in done.stderr:
+        pytest.skip("this Slurm has no PMIx")
+    assert done.returncode == 0, done.stderr
+    assert sorted((tmp_path / "ranks").read_text().split()) == ["0", "1"]
+    (record,) = records(tmp_path / "s.db")
+    assert record["gang"]["world"] == 2
 
 
 def test_cancel_ends_the_jobs_of_this_store(cluster, tmp_path):
