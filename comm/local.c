@@ -28,7 +28,7 @@
 
 /* small enough that the slots of several ranks stay in a cache */
 #define SLOT_BYTES ((size_t)256 << 10)
-#define PAGE	   ((size_t)4096)
+#define PAGE	   ((size_t)64 << 10) /* a multiple of any kernel's */
 #define SPINS	   2000
 #define POLL_NS	   100000000 /* interval of the check whether a rank has ended */
 /* The error of a rank that waits must not reach the parent before that of the rank it waits for,

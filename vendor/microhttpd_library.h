@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* libmicrohttpd, of which each server opens the functions that it calls. */
-#ifndef JM_VENDOR_HTTP_LIBRARY_H
-#define JM_VENDOR_HTTP_LIBRARY_H
+#ifndef JM_VENDOR_MICROHTTPD_LIBRARY_H
+#define JM_VENDOR_MICROHTTPD_LIBRARY_H
 
 #include "library.h"
 

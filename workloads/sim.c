@@ -91,8 +91,8 @@ static const struct jm_option options[] = {
 		.unit = "",
 		.min = 1,
 		.max = 1e9,
-		.help = "items per step and GPU of the other responses; without it those that the "
-			"response has"},
+		.help = "items per step and GPU of responses other than transformer; without it "
+			"those that the response has"},
 	{.name = "noise",
 		JM_BIND(JM_REAL, struct state, noise),
 		.unit = "",

@@ -47,8 +47,8 @@ void jm_reduce_close(struct jm_program *p); /* a program without a reduction is 
 void jm_reduce_count_by(struct jm_program *p, struct jm_waits *clock);
 /* Runs one unit. */
 int jm_program_run_unit(struct jm_program *p, int unit, struct jm_err *err);
-/* Runs a transfer in the order of the compute queue: computation behind it waits. That is a wait of
- * `waits`, which may be NULL. first: of its step. */
+/* Runs a transfer in the order of the compute queue: computation behind it waits, which `waits`
+ * counts (NULL: nothing does). first: it is the first transfer of its step. */
 int jm_reduce_run_in_order(struct jm_program *p, const struct jm_comm *comm, struct jm_transfer *t,
 	struct jm_waits *waits, bool first, struct jm_err *err);
 /* Brings all parameters up to date after a sharded update, of which each rank updates a share; all

@@ -5,6 +5,8 @@
 set -eu
 
 port=30000
+prompts=ShareGPT_V3_unfiltered_cleaned_split.json
+test -e $prompts
 gpu=$3
 joulemark mark load
 apptainer exec "--$gpu" "container-$gpu.sif" python3 -m sglang.launch_server --model-path "$1" --tp "$2" --port $port >&2 &
@@ -15,11 +17,11 @@ until curl --silent --fail --output /dev/null http://127.0.0.1:$port/health; do
 	sleep 1
 done
 
-# Prompts are tokens of this file, which would be downloaded in the middle of a phase if it were not named.
+# Prompts are tokens of this file, which would be downloaded in the middle of a phase if it were absent.
 ask()
 {
 	apptainer exec "--$gpu" "container-$gpu.sif" python3 -m sglang.bench_serving --backend sglang --port $port \
-		--dataset-name random --dataset-path ShareGPT_V3_unfiltered_cleaned_split.json "$@"
+		--dataset-name random --dataset-path $prompts "$@"
 }
 
 joulemark mark warmup

@@ -13,7 +13,7 @@ int jm_series_table_check_columns(const struct jm_grouping *g, struct jm_err *er
 bool jm_series_table_lists(const struct jm_grouping *g, const char *name);
 /* Has the table a column with the number of runs? If not, every setting has the same. */
 bool jm_series_table_says_runs(const struct jm_grouping *g, const struct jm_group_series *s);
-/* jm_grid_done. Of a family the axes are the first columns. */
+/* To be freed by jm_grid_done. Of a family the axes are the first columns. */
 int jm_series_table_of_family(struct jm_grid *grid, const struct jm_grouping *g,
 	const struct jm_family *f, struct jm_err *err);
 int jm_series_table_of(struct jm_grid *grid, const struct jm_grouping *g,

@@ -161,7 +161,7 @@ static bool fits(const struct jm_grouping *g, int point)
 	       watts->mean + half_width(watts) <= g->options.objective_number;
 }
 
-/* Would it be but for its interval? */
+/* Does the mean of its power fit, if not its whole interval? */
 static bool fits_by_mean(const struct jm_grouping *g, int point)
 {
 	const struct jm_stat *watts = &g->point[point].stat[JM_M_WATTS];

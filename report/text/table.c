@@ -147,11 +147,12 @@ static void put_note(const struct jm_grouping *g, const char *text, FILE *out)
 	jm_text_wrap(out, text, 2, 5, g->options.width);
 }
 
-/* Is there a column of median or maximum power over several meters? */
+/* Is there a column of median, 99th percentile or maximum power over several meters? */
 static bool says_sums(const struct jm_grouping *g, const struct jm_group_series *s)
 {
 	return s->has_energy && s->n_meters > 1 &&
-	       (jm_series_table_lists(g, "watts_median") || jm_series_table_lists(g, "watts_max"));
+	       (jm_series_table_lists(g, "watts_median") || jm_series_table_lists(g, "watts_p99") ||
+		       jm_series_table_lists(g, "watts_max"));
 }
 
 /* What to note about the runs, the user's figures, and how many nodes a rack feeds. */
@@ -221,7 +222,7 @@ static void put_lines(const struct jm_grouping *g, const struct jm_group_series 
 		put_note(g, line, out);
 	}
 	if (says_sums(g, s))
-		put_note(g, "median and max W are the sums of those of the meters", out);
+		put_note(g, "median, p99 and max W are the sums of those of the meters", out);
 	if (jm_text_sums(g, s, line, sizeof(line)))
 		put_note(g, line, out);
 	if (jm_text_held(g, s, line, sizeof(line)))

@@ -5,6 +5,7 @@ import os
 import random
 import subprocess
 import time
+import weakref
 
 import pytest
 
@@ -77,6 +78,7 @@ class Running:
         args = [*GPT, "--device", device, "--batch", "1", *length, "--ranks", ranks, *more]
         self.process = subprocess.Popen([BIN, *map(str, args)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                         text=True, env={**os.environ, **(env or {}), name: value})
+        weakref.finalize(self, self.process.kill)  # a test that failed; the ranks follow
         self.ranks = self.wait_for_ranks(ranks)
 
     def wait_for_ranks(self, n):

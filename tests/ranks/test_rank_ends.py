@@ -157,9 +157,10 @@ def test_ctrl_c_ends_after_the_step(tmp_path):
         time.sleep(pause)
         os.kill(gang.process.pid, signal.SIGINT)
         status, err, _ = gang.ended()
-        assert status == 130 and "the result is kept" in err
+        assert status == 130, err
         if out.exists():  # else a slow machine had not come to the first measured step
             break
+    assert "the result is kept" in err
     r = json.loads(out.read_text())
     assert r["interrupted"] is True and r["steps"] > 0 and r["throughput"] > 0
     assert r["reason"].startswith(f"Interrupted after {r['steps']} steps")

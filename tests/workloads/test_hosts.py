@@ -294,7 +294,7 @@ def test_a_clock_that_is_set_back_by_an_hour_changes_nothing(hosts, victim, tmp_
     assert status == [0, 0] and gang.nothing_is_left(), texts
     record = json.loads(texts[0][0])
     steady = [next(p for p in host["phases"] if p["name"] == "steady") for host in record["hosts"]]
-    assert record["status"] == "ok" and abs(steady[0]["start_s"] - steady[1]["start_s"]) < 0.05
+    assert record["status"] == "ok" and abs(steady[0]["start_s"] - steady[1]["start_s"]) < 1
     assert all(1.5 < p["end_s"] - p["start_s"] < 30 for p in steady), steady
 
 

@@ -335,7 +335,10 @@ int jm_gang_devices(const struct jm_work *work)
 
 int jm_gang_threads(const struct jm_work *work, int wanted)
 {
-	if (wanted || jm_work_world(work) < 2)
-		return wanted;
+	return wanted || jm_work_world(work) < 2 ? wanted : jm_gang_cores(work);
+}
+
+int jm_gang_cores(const struct jm_work *work)
+{
 	return jm_cpus_share(work->local ? work->local : jm_work_world(work));
 }

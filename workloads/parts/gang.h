@@ -83,5 +83,7 @@ int jm_gang_devices(const struct jm_work *work);
 /* Threads of a rank on the host's processors, if `wanted` were given: 0 = all that may be used, of
  * which a rank has its share. */
 int jm_gang_threads(const struct jm_work *work, int wanted);
+/* Processors of this rank: its share of those that this process may use; at least one. */
+int jm_gang_cores(const struct jm_work *work);
 
 #endif

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/process/cpu_list.h"
 #include "base/text/json.h"
 #include "data/tokenizer/tokenizer_json.h"
 #include "vendor/nvjpeg.h"
@@ -212,7 +211,7 @@ int jm_train_pictures_open(struct train *s, struct jm_err *err)
 
 static int threads_of(const struct train *s)
 {
-	int cores = jm_cpus_share(jm_work_world(s->work));
+	int cores = jm_gang_cores(s->work);
 
 	if (s->pictures.threads)
 		return s->pictures.threads;

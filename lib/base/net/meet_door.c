@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A door: whoever connects is a guest until it has proved that it knows the secret. Guests send a
- * few bytes only, have a few seconds, and the oldest makes room for the next where there are too
+ * few bytes only, have a few seconds, and one of them makes room for the next where there are too
  * many, so that strangers cost little and hold up no rank: one that is sent away by their number
  * tries again.
  */
@@ -69,10 +69,10 @@ static void send_away(struct door *d, int i)
 	memmove(&d->guest[i], &d->guest[i + 1], sizeof(d->guest[0]) * (size_t)(--d->n - i));
 }
 
-/* The oldest guest that has not said who it is, else the oldest. */
+/* The oldest guest that has not said who it is, though it was listened to; else the oldest. */
 static int least_known(const struct door *d)
 {
-	for (int i = 0; i < d->n; i++)
+	for (int i = 0; i < d->n - ADMITTED; i++)
 		if (d->guest[i].got < sizeof(d->guest[i].said.hello))
 			return i;
 	return 0;

@@ -182,8 +182,8 @@ static bool is_within_host(int fd)
 	return !strcmp(own, other) && strcmp(own, "?") != 0;
 }
 
-/* Within a host no peer vanishes, and hundreds of ranks have so many connections that the kernel
- * would drop the probes of idle ones. */
+/* Within a host no peer vanishes without closing, and hundreds of ranks have so many connections
+ * that the kernel would drop the probes of idle ones. */
 void jm_tcp_tune(int fd)
 {
 	const struct {

@@ -84,6 +84,7 @@ def test_the_server_has_phases_and_ends(tmp_path):
     """Stand-ins: a server that answers as soon as it has started, and a client."""
     shutil.copytree(RECIPES / "sglang", tmp_path / "sglang")
     (tmp_path / "bin").mkdir()
+    (tmp_path / "sglang/ShareGPT_V3_unfiltered_cleaned_split.json").touch()
     stand_ins = {"curl": "test -e started", "apptainer": 'case "$*" in *launch_server*) touch started; echo $$ >server; exec sleep 100;; '
                  "*) printf '" + "\\n".join(SGLANG) + "\\n';; esac"}
     for program, does in stand_ins.items():
