@@ -16,6 +16,7 @@
 #include "rate_search.h"
 
 #define STEP_NS (JM_SECOND / 20)
+#define SEND_NS JM_MILLISECOND	/* of sending what waits, before answers are read */
 #define ASK_NS	(JM_SECOND / 5) /* between two questions whether the server answers */
 
 static const struct jm_option options[] = {
@@ -194,6 +195,11 @@ static int take_answers(struct jm_client *c, int64_t end, struct jm_err *err)
 	return code;
 }
 
+static int64_t earlier(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
 static int client_step(void *state, struct jm_step *ret, struct jm_err *err)
 {
 	struct jm_client *c = state;
@@ -202,7 +208,7 @@ static int client_step(void *state, struct jm_step *ret, struct jm_err *err)
 	int code = 0;
 
 	while (!code && jm_clock_now(clock) < end) {
-		code = jm_client_send(c, end, err);
+		code = jm_client_send(c, earlier(end, jm_clock_now(clock) + SEND_NS), err);
 		if (!code)
 			code = take_answers(c, end, err);
 	}

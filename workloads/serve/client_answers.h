@@ -5,7 +5,7 @@
 
 #include "client_state.h"
 
-/* Sends the requests that have arrived, until `end`; the rest waits for the next step. JM_EIO: the
+/* Sends the requests that have arrived, until `end`; the rest waits for the next call. JM_EIO: the
  * server fails all. */
 int jm_client_send(struct jm_client *c, int64_t end, struct jm_err *err);
 /* The callbacks of the HTTP client; arg: struct jm_client. */
