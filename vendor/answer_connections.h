@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Connections of an answer server (answer_server.h). Two threads: libmicrohttpd's
- * (answer_connections.c) and the caller's (answer_server.c). A question whose body is complete is
- * suspended until the caller has begun its answer, and again whenever the answer has no bytes to
- * send. All of it is guarded by the server's lock.
+ * Connections of an answer server (answer_server.h). Threads: libmicrohttpd's
+ * (answer_connections.c), the caller's, and others to which it gives questions (answer_server.c).
+ * A question whose body is complete is suspended until the caller has begun its answer, and again
+ * whenever the answer has no bytes to send. All of it is guarded by the server's lock.
  */
 #ifndef JM_VENDOR_ANSWER_CONNECTIONS_H
 #define JM_VENDOR_ANSWER_CONNECTIONS_H
@@ -36,7 +36,7 @@ struct jm__answer_calls {
 #undef X
 };
 
-/* A question and its answer; freed when both threads are done with it. */
+/* A question and its answer; freed when the caller and libmicrohttpd are done with it. */
 struct jm__exchange {
 	struct jm_asked asked; /* first, so that one is the other */
 	struct jm_answer_server *server;

@@ -42,8 +42,7 @@ int jm_staging_begin(struct jm_staging *s, struct jm_err *err);
 void *jm_staging_room(const struct jm_staging *s, const struct jm_tensor *t);
 /*
  * Of each row of the last input, whose values have 4 bytes, this batch reads only the first
- * used[row]: others become what they were in a batch before, or 0. `used` is read in
- * jm_staging_end.
+ * used[row]: others may hold anything. `used` is read in jm_staging_end.
  */
 void jm_staging_rows(struct jm_staging *s, const int32_t *used);
 /* Sends all inputs: work queued from now on reads these values. */

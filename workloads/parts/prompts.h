@@ -38,11 +38,11 @@ int jm_prompts_open_tokenizer(
 const int32_t *jm_prompts_tokens(const struct jm_prompts *p, int i, int *ret_n);
 /*
  * Appends the text of tokens, without special ones. A model may have more ids than its tokenizer
- * has tokens; these have no text. False: memory ran out.
+ * has tokens; these have no text. False: memory ran out, or the tokenizer cannot decode them.
  */
 bool jm_prompts_decode(
 	const struct jm_tokenizer *tokenizer, const int32_t *token, int n, struct jm_bytes *ret);
-/* The same as JSON; null if there is no tokenizer, or memory ran out. */
+/* The same as JSON; null if there is no tokenizer, or as above. */
 json_t *jm_prompts_text(const struct jm_prompts *p, const int32_t *token, int n);
 void jm_prompts_close(struct jm_prompts *p);
 
