@@ -224,7 +224,12 @@ def test_pieces_of_text_are_those_of_the_whole_text(tmp_path):
             pieces = [event["choices"][0] for event in streamed(ask(port, {**asked, "stream": True})[1])]
             assert [token for piece in pieces for token in piece["token_ids"]] == whole["token_ids"] and len(pieces) == 40
             assert "".join(piece["text"] for piece in pieces) == whole["text"] and "\ufffd" in whole["text"]
-        status, text = ask(port, {"prompt": "<" * 500000, "max_tokens": 2})  # a token each, after that of the begin
+
+
+def test_a_text_that_is_longer_than_the_context_is_refused_with_its_length(tmp_path):
+    """Read by the thread of long questions; a token each, after that of the begin."""
+    with listening(tmp_path, "--tokenizer", SOURCE / "tests/data/tokenizers/llama3.json", "--vocab", "702") as (port, _):
+        status, text = ask(port, {"prompt": "<" * 500000, "max_tokens": 2})
         assert status == 400 and "have 500003 tokens" in text
 
 

@@ -192,14 +192,8 @@ static int make_room(struct jm_listener *l, struct jm_err *err)
 static int add(struct serve *s, const struct jm_ask *ask, int64_t arrived, struct jm_err *err)
 {
 	struct jm_answer a = {.input = ask->n, .output = ask->output, .arrived = arrived};
-	int64_t context = jm_dim(&s->dims, "context");
-	int number, code;
+	int number, code = make_room(s->listener, err);
 
-	if ((int64_t)a.input + a.output > context)
-		return jm_err_set(err, JM_EUSAGE,
-			"Prompt and answer have %lld tokens, the context of the model has %lld.",
-			(long long)a.input + a.output, (long long)context);
-	code = make_room(s->listener, err);
 	if (!code)
 		code = jm_scheduler_add(s->scheduler, a.input, a.output, &number, err);
 	return code ? code : jm_answers_add(&s->load.answers, &a, true, err);
@@ -235,7 +229,8 @@ static int take_completion(
 	return add_question(s, &q, err);
 }
 
-/* Long ones that were read meanwhile. */
+/* Long ones that were read meanwhile. Of those that were not, as their client has left, drop_gone
+ * makes failed requests before a step looks at their tokens. */
 static int take_long(struct serve *s, struct jm_err *err)
 {
 	struct jm_question q;
@@ -307,6 +302,16 @@ int jm_listen_arrivals(struct serve *s, struct jm_err *err)
 	return code;
 }
 
+int jm_listen_finish(struct serve *s, struct jm_err *err)
+{
+	int code;
+
+	jm_question_reader_stop(s->listener->reader);
+	code = take_long(s, err);
+	drop_gone(s);
+	return code;
+}
+
 const struct jm_ask *jm_listen_ask(const struct serve *s, int number)
 {
 	return &s->listener->heard[number].ask;
@@ -367,8 +372,8 @@ int jm_listen_open(struct serve *s, struct jm_err *err)
 	if (!s->listener)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a server.");
 	s->load.answers.timed = true; /* the window is that of their arrivals */
-	code = jm_question_reader_new(
-		&s->source, &s->rule, s->prompts.tokenizer, &s->listener->reader, err);
+	code = jm_question_reader_new(&s->source, &s->rule, s->prompts.tokenizer,
+		jm_dim(&s->dims, "context"), &s->listener->reader, err);
 	if (!code)
 		code = jm_answer_server_start(address, port, &s->listener->server, &port, err);
 	if (!code)

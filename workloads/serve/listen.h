@@ -13,6 +13,8 @@ int jm_listen_open(struct serve *s, struct jm_err *err);
 /* Adds the requests that have come, as many as may hold up a step, and cancels those whose client
  * is gone. Waits for one while none is under way, a fifth of a second at most. */
 int jm_listen_arrivals(struct serve *s, struct jm_err *err);
+/* After the last step: long questions that are not read yet become requests that are not done. */
+int jm_listen_finish(struct serve *s, struct jm_err *err);
 /* What the client of a request asked for; its prompt is tokens. */
 const struct jm_ask *jm_listen_ask(const struct serve *s, int number);
 /* The latest token of the request was made: it goes to its client. */

@@ -23,7 +23,8 @@ struct jm_question_reader {
 	const struct jm_prompts_source *source;
 	const struct jm_rule *rule;
 	struct jm_tokenizer *tokenizer; /* the caller's */
-	struct jm_prompts own;		/* of the thread: its tokenizer, opened when it is needed */
+	struct jm_prompts own;		/* of the thread: its tokenizer */
+	int64_t context;
 	int left;
 	pthread_t thread;
 	bool is_started;
@@ -87,26 +88,52 @@ static int encode(
 	return 0;
 }
 
+static int check_length(const struct jm_ask *ask, int64_t context, struct jm_err *err)
+{
+	int64_t tokens = (int64_t)ask->n + ask->output;
+
+	return tokens <= context
+		       ? 0
+		       : jm_err_set(err, JM_EUSAGE,
+				 "Prompt and answer have %lld tokens, the context of the model has "
+				 "%lld.",
+				 (long long)tokens, (long long)context);
+}
+
 static void read_with(
 	struct jm_tokenizer *tokenizer, const struct jm_question_reader *r, struct jm_question *q)
 {
 	int64_t vocab = r->source->vocab;
 
 	q->ask = (struct jm_ask){.rule = *r->rule};
-	if (!jm_ask_parse(q->asked->body, q->asked->n, vocab, &q->ask, &q->why))
-		encode(tokenizer, vocab, &q->ask, &q->why);
+	if (!jm_ask_parse(q->asked->body, q->asked->n, vocab, &q->ask, &q->why) &&
+		!encode(tokenizer, vocab, &q->ask, &q->why))
+		check_length(&q->ask, r->context, &q->why);
 	if (q->why.code)
 		jm_ask_close(&q->ask);
 	jm_asked_drop_body(q->asked);
 }
 
-/* Opening takes seconds, too, which a server without long questions does not need. */
-static void read_alone(struct jm_question_reader *r, struct jm_question *q)
+/* With the lock held. */
+static void leave_unread(struct jm_question_reader *r, struct long_question *l)
 {
-	if (r->tokenizer && !r->own.tokenizer &&
-		jm_prompts_open_tokenizer(r->source, &r->own, &q->why) < 0)
-		return;
-	read_with(r->own.tokenizer, r, q);
+	l->question.ask = (struct jm_ask){.n = 1, .output = 1};
+	jm_asked_drop_body(l->question.asked);
+	put(&r->read, l);
+}
+
+/* Nobody waits for the answers to these. With the lock held. */
+static void pass_over_those_that_left(struct jm_question_reader *r)
+{
+	struct queue stay = {0};
+	struct long_question *l;
+
+	while ((l = get(&r->waiting)))
+		if (jm_asked_is_gone(l->question.asked))
+			leave_unread(r, l);
+		else
+			put(&stay, l);
+	r->waiting = stay;
 }
 
 static void *read_long(void *arg)
@@ -116,13 +143,14 @@ static void *read_long(void *arg)
 
 	pthread_mutex_lock(&r->lock);
 	while (!r->is_ending) {
+		pass_over_those_that_left(r);
 		l = get(&r->waiting);
 		if (!l) {
 			pthread_cond_wait(&r->wake, &r->lock);
 			continue;
 		}
 		pthread_mutex_unlock(&r->lock);
-		read_alone(r, &l->question);
+		read_with(r->own.tokenizer, r, &l->question);
 		pthread_mutex_lock(&r->lock);
 		put(&r->read, l);
 	}
@@ -166,6 +194,7 @@ bool jm_question_reader_next(struct jm_question_reader *r, struct jm_question *r
 	if (!r->left)
 		return false;
 	pthread_mutex_lock(&r->lock);
+	pass_over_those_that_left(r);
 	l = get(&r->read);
 	pthread_mutex_unlock(&r->lock);
 	if (!l)
@@ -183,20 +212,52 @@ int jm_question_reader_left(const struct jm_question_reader *r)
 
 /* ---- open and close -------------------------------------------------------------------------- */
 
+static int open_own(struct jm_question_reader *r, struct jm_err *err)
+{
+	int code = r->tokenizer ? jm_prompts_open_tokenizer(r->source, &r->own, err) : 0;
+
+	return code <= 0 ? code
+			 : jm_err_set(err, JM_ENOENT,
+				   "The tokenizer of %s is not there any more; put it back.",
+				   r->source->from);
+}
+
 int jm_question_reader_new(const struct jm_prompts_source *source, const struct jm_rule *rule,
-	struct jm_tokenizer *tokenizer, struct jm_question_reader **ret, struct jm_err *err)
+	struct jm_tokenizer *tokenizer, int64_t context, struct jm_question_reader **ret,
+	struct jm_err *err)
 {
 	struct jm_question_reader *r = calloc(1, sizeof(*r));
+	int code;
 
 	if (!r)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a server.");
 	r->source = source;
 	r->rule = rule;
 	r->tokenizer = tokenizer;
+	r->context = context;
 	pthread_mutex_init(&r->lock, NULL);
 	pthread_cond_init(&r->wake, NULL);
-	*ret = r;
-	return 0;
+	code = open_own(r, err);
+	if (code)
+		jm_question_reader_free(r);
+	else
+		*ret = r;
+	return code;
+}
+
+void jm_question_reader_stop(struct jm_question_reader *r)
+{
+	struct long_question *l;
+
+	pthread_mutex_lock(&r->lock);
+	r->is_ending = true;
+	pthread_cond_signal(&r->wake);
+	pthread_mutex_unlock(&r->lock);
+	if (r->is_started)
+		pthread_join(r->thread, NULL);
+	r->is_started = false;
+	while ((l = get(&r->waiting)))
+		leave_unread(r, l);
 }
 
 static void end_all(struct queue *q)
@@ -214,13 +275,7 @@ void jm_question_reader_free(struct jm_question_reader *r)
 {
 	if (!r)
 		return;
-	pthread_mutex_lock(&r->lock);
-	r->is_ending = true;
-	pthread_cond_signal(&r->wake);
-	pthread_mutex_unlock(&r->lock);
-	if (r->is_started)
-		pthread_join(r->thread, NULL);
-	end_all(&r->waiting);
+	jm_question_reader_stop(r);
 	end_all(&r->read);
 	jm_prompts_close(&r->own);
 	pthread_cond_destroy(&r->wake);

@@ -528,8 +528,10 @@ static int serve_finish(void *state, struct jm_step *ret, struct jm_err *err)
 static int serve_verify(void *state, struct jm_err *err)
 {
 	struct serve *s = state;
-	int code = jm_load_finish(&s->load, s->work, err);
+	int code = s->listener ? jm_listen_finish(s, err) : 0;
 
+	if (!code)
+		code = jm_load_finish(&s->load, s->work, err);
 	if (!code && s->answers_file)
 		code = jm_serve_write_answers(s, err);
 	if (s->work->more)

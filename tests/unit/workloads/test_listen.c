@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { QUESTIONS = 100, A_STEP = 32 };
+enum { QUESTIONS = 100, A_STEP = 32, A_LONG = 20000 };
 
 static const struct jm_option rows[] = {
 	{.name = "arrival", .type = JM_TEXT, .fallback = "all"},
@@ -85,13 +85,16 @@ static int ask(const struct world *w, const char *body)
 		.sin_port = htons((uint16_t)w->port),
 		.sin_addr = {htonl(INADDR_LOOPBACK)}};
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
-	char text[200];
+	size_t room = strlen(body) + 200;
+	char *text = malloc(room);
 
+	assert_non_null(text);
 	assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
-	snprintf(text, sizeof(text),
+	snprintf(text, room,
 		"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %zu\r\n\r\n%s",
 		strlen(body), body);
 	assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
+	free(text);
 	return fd;
 }
 
@@ -153,12 +156,45 @@ static void a_request_whose_client_left_before_its_last_token_is_not_done(void *
 	assert_false(jm_serve_is_done(&w->s, 0));
 }
 
+/* Whether it was read or not: its client may be gone before or after that. */
+static void a_long_question_whose_client_has_left_is_a_failed_request(void **state)
+{
+	struct world *w = *state;
+	struct jm_err err = JM_ERR_INIT;
+	static const char begin_of_it[] = "{\"max_tokens\": 3, \"prompt\": [1";
+	size_t n = sizeof(begin_of_it) - 1;
+	char *body = malloc(n + 2 * A_LONG + 3);
+	const struct jm_answer *a;
+
+	assert_non_null(body);
+	memcpy(body, begin_of_it, n);
+	for (int i = 0; i < A_LONG; i++)
+		memcpy(body + n + 2 * i, ",1", 2);
+	memcpy(body + n + 2 * A_LONG, "]}", 3);
+	close(ask(w, body));
+	free(body);
+	for (int i = 0; i < 1000 && !w->s.load.answers.n; i++)
+		assert_ok(jm_listen_arrivals(&w->s, &err), err);
+	assert_int_equal(w->s.load.answers.n, 1);
+	a = w->s.load.answers.answer;
+	for (int i = 0; i < 1000 && a->state == JM_ANSWER_OPEN; i++) {
+		usleep(10000);
+		assert_ok(jm_listen_arrivals(&w->s, &err), err);
+	}
+	assert_int_equal(a->state, JM_ANSWER_FAILED);
+	assert_int_equal(jm_scheduler_unfinished(w->s.scheduler), 0);
+	assert_ok(jm_listen_finish(&w->s, &err), err);
+	assert_int_equal(w->s.load.answers.n, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_step_waits_for_few_questions, begin, end),
 		cmocka_unit_test_setup_teardown(
 			a_request_whose_client_left_before_its_last_token_is_not_done, begin, end),
+		cmocka_unit_test_setup_teardown(
+			a_long_question_whose_client_has_left_is_a_failed_request, begin, end),
 	};
 	struct jm_answer_server *s;
 	struct jm_err err = JM_ERR_INIT;

@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { MANY = 300000, VOCAB = 702 };
+enum { MANY = 300000, VOCAB = 702, CONTEXT = 1000000 };
 
 struct world {
 	struct jm_answer_server *server;
@@ -24,7 +24,7 @@ struct world {
 	int port;
 };
 
-static struct world *open_world(bool has_tokenizer)
+static struct world *open_world(bool has_tokenizer, int64_t context)
 {
 	struct world *w = calloc(1, sizeof(*w));
 	struct jm_err err = JM_ERR_INIT;
@@ -37,8 +37,9 @@ static struct world *open_world(bool has_tokenizer)
 	w->rule.top_p = 1;
 	if (has_tokenizer)
 		assert_ok(jm_tokenizer_open(w->path, &w->tokenizer, &err), err);
-	assert_ok(
-		jm_question_reader_new(&w->source, &w->rule, w->tokenizer, &w->reader, &err), err);
+	assert_ok(jm_question_reader_new(
+			  &w->source, &w->rule, w->tokenizer, context, &w->reader, &err),
+		err);
 	assert_ok(jm_answer_server_start("127.0.0.1", 0, &w->server, &w->port, &err), err);
 	return w;
 }
@@ -116,7 +117,7 @@ static char *long_text(void)
 
 static void a_short_question_does_not_wait_for_a_long_one(void **state)
 {
-	struct world *w = open_world(true);
+	struct world *w = open_world(true, CONTEXT);
 	struct jm_question q = {0}, later = {0};
 	char *text = long_text();
 	int fd[2];
@@ -144,7 +145,7 @@ static void a_short_question_does_not_wait_for_a_long_one(void **state)
 /* Of two long ones the first may be under way at the end, the second is not. */
 static void clients_of_questions_that_are_left_lose_their_connection(void **state)
 {
-	struct world *w = open_world(true);
+	struct world *w = open_world(true, CONTEXT);
 	struct jm_question q;
 	char *text = long_text(), got;
 	int fd[2];
@@ -162,9 +163,122 @@ static void clients_of_questions_that_are_left_lose_their_connection(void **stat
 	}
 }
 
+static void is_unread(const struct jm_question *q)
+{
+	assert_int_equal(q->why.code, 0);
+	assert_null(q->ask.token);
+	assert_int_equal(q->ask.n, 1);
+	assert_int_equal(q->ask.output, 1);
+	assert_int_equal(q->asked->n, 0); /* the body is freed */
+}
+
+static void a_question_whose_client_has_left_is_not_read(void **state)
+{
+	struct world *w = open_world(true, CONTEXT);
+	struct jm_question q = {0};
+	struct jm_asked *asked;
+	char *text = long_text();
+	int fd = ask(w, text, MANY);
+
+	(void)state;
+	asked = next(w);
+	close(fd);
+	for (int i = 0; i < 1000 && !jm_asked_is_gone(asked); i++)
+		assert_null(jm_answer_server_next(
+			w->server, jm_clock_now(jm_clock_real()) + JM_SECOND / 20));
+	assert_false(jm_question_reader_read(w->reader, asked, &q));
+	wait_for_long(w, &q);
+	is_unread(&q);
+	jm_asked_end(q.asked);
+	free(text);
+	close_world(w);
+}
+
+/* The first may be read, or under way; the second is neither. */
+static void a_reader_that_is_stopped_returns_what_it_has_not_read(void **state)
+{
+	struct world *w = open_world(true, CONTEXT);
+	struct jm_asked *asked[2];
+	struct jm_question q;
+	char *text = long_text();
+	int fd[2];
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		fd[i] = ask(w, text, MANY);
+		asked[i] = next(w);
+	}
+	for (int i = 0; i < 2; i++)
+		assert_false(jm_question_reader_read(w->reader, asked[i], &q));
+	jm_question_reader_stop(w->reader);
+	for (int i = 0; i < 2; i++) {
+		assert_true(jm_question_reader_next(w->reader, &q));
+		assert_ptr_equal(q.asked, asked[i]);
+		if (q.ask.token)
+			is_prompt(w, &q, text);
+		else
+			is_unread(&q);
+		jm_asked_end(q.asked);
+		jm_ask_close(&q.ask);
+		close(fd[i]);
+	}
+	assert_int_equal(jm_question_reader_left(w->reader), 0);
+	free(text);
+	close_world(w);
+}
+
+static void what_exceeds_the_context_holds_no_tokens(void **state)
+{
+	struct world *w = open_world(true, 10);
+	struct jm_question q = {0};
+	char *text = long_text();
+	int fd[2];
+
+	(void)state;
+	fd[0] = ask(w, text, MANY);
+	assert_false(jm_question_reader_read(w->reader, next(w), &q));
+	wait_for_long(w, &q);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(q.why.code, JM_EUSAGE);
+		assert_non_null(strstr(q.why.text, "the context of the model has 10"));
+		assert_null(q.ask.token);
+		jm_asked_end(q.asked);
+		if (i)
+			break;
+		fd[1] = ask(w, "<<<<<<<<<<", 10);
+		assert_true(jm_question_reader_read(w->reader, next(w), &q));
+	}
+	close(fd[0]);
+	close(fd[1]);
+	free(text);
+	close_world(w);
+}
+
+static void a_tokenizer_that_is_gone_is_said_at_once(void **state)
+{
+	struct world *w = open_world(true, CONTEXT);
+	struct jm_prompts_source file = {.tokenizer = "/absent/tokenizer.json", .vocab = VOCAB};
+	struct jm_prompts_source folder = {.from = "/absent", .vocab = VOCAB};
+	struct jm_question_reader *reader = NULL;
+	struct jm_err err = JM_ERR_INIT;
+
+	(void)state;
+	assert_int_equal(
+		jm_question_reader_new(&file, &w->rule, w->tokenizer, CONTEXT, &reader, &err),
+		JM_ENOENT);
+	assert_non_null(strstr(err.text, "/absent/tokenizer.json"));
+	err = (struct jm_err)JM_ERR_INIT;
+	assert_int_equal(
+		jm_question_reader_new(&folder, &w->rule, w->tokenizer, CONTEXT, &reader, &err),
+		JM_ENOENT);
+	assert_non_null(strstr(err.text, "/absent"));
+	assert_null(reader);
+	close_world(w);
+}
+
 static void what_cannot_be_served_is_said(void **state)
 {
-	struct world *w = open_world(false);
+	struct world *w = open_world(false, CONTEXT);
 	struct jm_question q = {0};
 	char *text = long_text();
 	int fd[2];
@@ -192,6 +306,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_short_question_does_not_wait_for_a_long_one),
 		cmocka_unit_test(clients_of_questions_that_are_left_lose_their_connection),
+		cmocka_unit_test(a_question_whose_client_has_left_is_not_read),
+		cmocka_unit_test(a_reader_that_is_stopped_returns_what_it_has_not_read),
+		cmocka_unit_test(what_exceeds_the_context_holds_no_tokens),
+		cmocka_unit_test(a_tokenizer_that_is_gone_is_said_at_once),
 		cmocka_unit_test(what_cannot_be_served_is_said),
 	};
 	struct jm_answer_server *s;
