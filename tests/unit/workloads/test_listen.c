@@ -168,9 +168,11 @@ static void a_long_question_whose_client_has_left_is_a_failed_request(void **sta
 
 	assert_non_null(body);
 	memcpy(body, begin_of_it, n);
-	for (int i = 0; i < A_LONG; i++)
-		memcpy(body + n + 2 * i, ",1", 2);
-	memcpy(body + n + 2 * A_LONG, "]}", 3);
+	for (int i = 0; i < A_LONG; i++) {
+		body[n++] = ',';
+		body[n++] = '1';
+	}
+	memcpy(body + n, "]}", 3);
 	close(ask(w, body));
 	free(body);
 	for (int i = 0; i < 1000 && !w->s.load.answers.n; i++)
