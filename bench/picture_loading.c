@@ -477,6 +477,14 @@ static void read_files(struct bench *b)
 	globfree(&found);
 }
 
+static void forget_files(struct bench *b)
+{
+	for (int i = 0; i < b->pictures; i++)
+		free(b->file[i]);
+	free(b->file);
+	free(b->bytes);
+}
+
 static int run_threads(int argc, char **argv)
 {
 	const char *what = argc > 4 ? argv[4] : "512";
@@ -498,6 +506,7 @@ static int run_threads(int argc, char **argv)
 	by_threads(&b, argv[2], argc > 3 ? atof(argv[3]) : 3);
 	if (makes)
 		remove_files(&b);
+	forget_files(&b);
 	return 0;
 }
 

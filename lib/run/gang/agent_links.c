@@ -141,9 +141,9 @@ bool jm_agent_links_measures(const struct jm_agent_links *h, int rank)
 
 static int hosts(const struct jm_agent_links *h)
 {
-	int n = 0;
+	int n = 1; /* the head's */
 
-	for (int r = 0; r < h->place.world; r++)
+	for (int r = 1; r < h->place.world; r++)
 		n += jm_agent_links_measures(h, r);
 	return n;
 }
