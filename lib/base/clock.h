@@ -33,6 +33,17 @@ bool jm_clock_simulated(const struct jm_clock *clock);
 int64_t jm_clock_now(struct jm_clock *clock);  /* monotonic, ns */
 int64_t jm_clock_wall(struct jm_clock *clock); /* ns since 1970 */
 
+/* Of two times. */
+static inline int64_t jm_earlier(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+static inline int64_t jm_later(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
 int64_t jm_clock_thread(void); /* processor time of this thread, ns */
 /* ns since the machine started: no step of the wall clock counts, and the time in which the machine
  * sleeps does. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "trace/plateaus.h"
+#include "base/clock.h"
 
 #include <math.h>
 #include <string.h>
@@ -18,16 +19,6 @@ void jm_plateaus_init(
 	};
 }
 
-static int64_t later(int64_t a, int64_t b)
-{
-	return a > b ? a : b;
-}
-
-static int64_t earlier(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
 /*
  * The number of refreshes between two runs of a regular sensor; 0 = unknown, or so many that the
  * sensor may have drifted.
@@ -40,7 +31,7 @@ static int64_t refreshes_between(
 
 	if (near <= longest && far >= shortest && far < 2 * shortest)
 		return 1;
-	least = (later(near, 1) + longest - 1) / longest;
+	least = (jm_later(near, 1) + longest - 1) / longest;
 	most = far / shortest;
 	return least == most && most <= DRIFT / 2 ? most : 0;
 }
@@ -58,14 +49,14 @@ static void narrow(const struct jm_plateaus *s, struct jm_plateau *a, struct jm_
 		return;
 	least = n * shortest;
 	most = n * longest;
-	lo = later(b->lo, a->lo + least);
-	hi = earlier(b->hi, a->hi + most);
+	lo = jm_later(b->lo, a->lo + least);
+	hi = jm_earlier(b->hi, a->hi + most);
 	if (lo >= hi)
 		return;
 	b->lo = lo;
 	b->hi = hi;
-	lo = later(a->lo, b->lo - most);
-	hi = earlier(a->hi, b->hi - least);
+	lo = jm_later(a->lo, b->lo - most);
+	hi = jm_earlier(a->hi, b->hi - least);
 	if (lo >= hi)
 		return;
 	a->lo = lo;
@@ -84,7 +75,7 @@ static struct jm_plateau begin(const struct jm_plateaus *s, const struct jm_read
 	else if (s->any)
 		run.lo = s->now.seen;
 	if (s->any)
-		run.lo = later(run.lo, s->now.seen);
+		run.lo = jm_later(run.lo, s->now.seen);
 	return run;
 }
 

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "base/clock.h"
 #include "base/printable.h"
 #include "rate_search.h"
 
@@ -195,11 +196,6 @@ static int take_answers(struct jm_client *c, int64_t end, struct jm_err *err)
 	return code;
 }
 
-static int64_t earlier(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
 static int client_step(void *state, struct jm_step *ret, struct jm_err *err)
 {
 	struct jm_client *c = state;
@@ -208,7 +204,7 @@ static int client_step(void *state, struct jm_step *ret, struct jm_err *err)
 	int code = 0;
 
 	while (!code && jm_clock_now(clock) < end) {
-		code = jm_client_send(c, earlier(end, jm_clock_now(clock) + SEND_NS), err);
+		code = jm_client_send(c, jm_earlier(end, jm_clock_now(clock) + SEND_NS), err);
 		if (!code)
 			code = take_answers(c, end, err);
 	}
