@@ -31,18 +31,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import measured_steps
 from ddp_torch import free_port
+from train_torch import angles, rotate
 
 DEVICE = os.environ.get("DEVICE", "cuda")
-
-
-def angles(seq, head, theta):
-    turn = torch.arange(seq)[:, None] * theta ** (-torch.arange(0, head, 2, dtype=torch.float64) / head)
-    return turn.cos().float().to(DEVICE), turn.sin().float().to(DEVICE)
-
-
-def rotate(x, cosine, sine):
-    a, b = x.chunk(2, -1)
-    return torch.cat((a * cosine - b * sine, b * cosine + a * sine), -1).to(x.dtype)
 
 
 class Attention(nn.Module):
@@ -84,7 +75,7 @@ class Block(nn.Module):
 class Llama(nn.Module):
     def __init__(self, dims, seq):
         super().__init__()
-        turn = angles(seq, dims["hidden"] // dims["heads"], dims.get("theta", 10000))
+        turn = angles(seq, dims["hidden"] // dims["heads"], dims.get("theta", 10000), DEVICE)
         self.tokens = nn.Embedding(dims["vocab"], dims["hidden"])
         self.blocks = nn.ModuleList(Block(dims, turn) for _ in range(dims["layers"]))
         self.ln_f, self.head = nn.RMSNorm(dims["hidden"], eps=1e-5), nn.Linear(dims["hidden"], dims["vocab"], bias=False)

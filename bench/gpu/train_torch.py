@@ -20,9 +20,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from measured_steps import measure, time_steps
 
 
-def angles(seq, head, theta):
+def angles(seq, head, theta, device="cuda"):
     turn = torch.arange(seq)[:, None] * theta ** (-torch.arange(0, head, 2, dtype=torch.float64) / head)
-    return turn.cos().float().cuda(), turn.sin().float().cuda()
+    return turn.cos().float().to(device), turn.sin().float().to(device)
 
 
 def rotate(x, cosine, sine):
