@@ -26,18 +26,15 @@ struct inputs {
 /* The pages, of which few are sent, are the last. */
 static struct inputs inputs_of(const struct jm_served_model *c)
 {
-	struct inputs ret = {4, {{"ids", c->ids}, {"position", c->position},
-					{"request", c->request}, {"last", c->last}}};
+	const struct inputs greedy = {
+		5, {{"ids", c->ids}, {"position", c->position}, {"request", c->request},
+			   {"last", c->last}, {"page", c->page}}};
+	const struct inputs drawn = {
+		7, {{"ids", c->ids}, {"position", c->position}, {"request", c->request},
+			   {"last", c->last}, {"rule", c->rule}, {"draw", c->draw},
+			   {"page", c->page}}};
 
-	if (c->shape.samples) {
-		ret.at[ret.n].name = "rule";
-		ret.at[ret.n++].data = c->rule;
-		ret.at[ret.n].name = "draw";
-		ret.at[ret.n++].data = c->draw;
-	}
-	ret.at[ret.n].name = "page";
-	ret.at[ret.n++].data = c->page;
-	return ret;
+	return c->shape.samples ? drawn : greedy;
 }
 
 static bool take(struct jm_served_model *c)
