@@ -44,8 +44,8 @@ Written by `python3 bench/networks.py`; the figures are in `networks.json`, `spe
   the same card. Which options, cards and spreads belong to a row is said at its source.
 - **of peak**: GFLOP times items/s by the dense peak of the GPU's tensor cores (989.4 TFLOP/s in 16 bits, 494.7 in tf32), in f32 by 66.9
   TFLOP/s. A network that mostly moves memory cannot come near it.
-- **of bound**: the time that a step takes at least, divided by the time that it took. It is the larger of two: GFLOP by the rate of `joulemark run gemm`
-  on such a GPU (bf16, 8192 on each side: {products}; half of it in tf32, in f32 66.9 TFLOP/s), and bytes by the rate of
+- **of bound**: the least possible time of a step divided by the measured one. The least time is the larger of GFLOP divided by the rate of `joulemark run gemm`
+  on such a GPU (bf16, 8192 on each side: {products}; half of it in tf32, in f32 66.9 TFLOP/s) and bytes divided by the rate of
   `joulemark run stream` ({streams} TB/s; that of the H200 is its measured activity of memory, 91.9 %, times the driver's peak).
   The word says which of the two it is. The bytes are the memory traffic that `joulemark describe --device ref` prints, without the
   fusions of a GPU (300 of 334 MB are left for resnet50 in bf16), so where memory is the bound the share is somewhat lower in truth.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The file that the ranks of one host share: transport `local` has its beginning, `host` what is
  * behind JM__HOST_FROM. It is sparse: of both only pages that were written take memory. `local` of
- * JM_RANKS_MOST ranks needs 35 GB, and 0.3 GB for each of its splits. */
+ * JM_RANKS_MOST ranks extends over 35 GB of it, and over 0.3 GB for each of its splits. */
 #ifndef JM_COMM_GANG_FILE_H
 #define JM_COMM_GANG_FILE_H
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# burn.sh [JOULEMARK]: the highest power that a node draws: products without pause on all devices at once, each checked, beside
+# burn.sh [JOULEMARK]: a load that draws about as much power as a node can: products without pause on all devices at once, each checked, beside
 # threads that load processors and memory of the host (docs/kernels.md). Here two ranks share the processors; on four GPUs:
 # --device cuda:0,cuda:1,cuda:2,cuda:3 --ranks 4 --fill 0.85, for ten minutes.
 # prints: ^40,1,"64 x 64 x 64, 1 set of operands, 4 products per step on each of 2 ranks, each checked;

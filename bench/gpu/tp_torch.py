@@ -2,7 +2,7 @@
 """Trains a llama that GPUs of one host share, by PyTorch's tensor and sequence parallel, for comparison with joulemark's
 --tp N --sequence-parallel.
 
-tp_torch.py BATCH SEQ SECONDS [DIM=VALUE...] [async=1]       as train_torch.py llama ... true=1
+tp_torch.py BATCH SEQ SECONDS [DIM=VALUE...] [async=1]       arguments as those of train_torch.py llama ... true=1
 
 The plan is that of PyTorch's tutorial of tensor parallel: matrices cut by columns (q, k, v, gate, up, head) and by rows (out,
 down, embedding), norms and what is between them cut by the sequence, loss over cut logits. Weights, gradients and fused AdamW

@@ -86,7 +86,7 @@ static const struct jm_option options[] = {
 		JM_BIND(JM_TEXT, struct describe_plan, device_name),
 		.argument = "NAME",
 		.help = "backend whose memory is planned; without it cpu where it is built, else "
-			"ref; with --serve also ref for a precision that processors lack"},
+			"ref; with --serve, ref for a precision that backend cpu does not serve"},
 	{.name = "keep-all",
 		JM_BIND(JM_FLAG, struct describe_plan, training.keep_all),
 		.help = "keep norms, activations and compute copies for the gradients instead of "
@@ -175,7 +175,7 @@ static const char *choose_device(const struct describe_plan *plan)
 
 	if (plan->device_name)
 		return plan->device_name;
-	/* processors lack the other precisions */
+	/* backend cpu does not serve the other precisions */
 	return (plan->serve.on && !common) || jm_backend_check("cpu", NULL) ? "ref" : "cpu";
 }
 

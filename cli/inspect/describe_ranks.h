@@ -45,7 +45,8 @@
 			"--batch, as --ranks of 'joulemark run' divided by --tp and --pp"          \
 	}
 
-/* As of jm_device_open: of several ranks those of one, if all run on this host. */
+/* Threads for jm_device_open: of several ranks the share of one, as if all ran on this host; of one
+ * rank 0, which is all. */
 int describe_ranks_threads(const struct describe_plan *plan);
 /* JM_EUSAGE: ranks with what describes one alone. */
 int describe_ranks_check(const struct describe_plan *plan, struct jm_err *err);

@@ -103,7 +103,7 @@ static void add_extras(
 	}
 }
 
-/* What the time of a line has behind its seconds. */
+/* Columns for tenths of a second in the time of a line; 0 for intervals of 1 s or more. */
 static int tenths_of(const struct jm_watch_show *show)
 {
 	return show->interval_ns < JM_SECOND ? TENTHS : 0;

@@ -25,8 +25,8 @@ int jm_pipeline_open(
 	struct jm_program *p, const struct jm_comm *comm, int apart, struct jm_err *err);
 /* Bytes that the rank sends to other stages in a step. */
 double jm_pipeline_sent(const struct jm_program *p);
-/* Seconds that a step so far waits for other stages, exchanges included; NAN = unknown, or there
- * are no stages. Waits for the device. */
+/* Mean of the steps so far: seconds of a step that the rank waits for other stages, exchanges
+ * included; NAN = unknown, or there are no stages. Waits for the device. */
 double jm_pipeline_waited(struct jm_program *p);
 void jm_pipeline_reset(struct jm_program *p); /* discards the steps so far */
 /* All micro-steps of a step, between jm_program_begin and jm_program_update. */

@@ -32,7 +32,8 @@ static bool needs_nothing(const struct jm_back *b, bool first)
 	return b->table->knobs.knob[b->i].unreadable && (b->untouched || (!first && !b->rc));
 }
 
-/* Somebody else has changed a knob that this process could not write, nor by another knob. */
+/* This process has changed the knob neither directly nor by a coupled one, and may not write it:
+ * another process changed it. */
 static bool is_others(const struct jm_back *b, bool coupled)
 {
 	return b->rc == JM_EPERM && b->untouched && !coupled;

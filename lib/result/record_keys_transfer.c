@@ -91,7 +91,8 @@ const struct jm_key jm__communication_keys[] = {
 	{POSITIVE("exposed_s_per_step", JM_KEY_NULL), .unit = "s",
 		.meaning =
 			"time for which rank 0 waited for sums and gathers of the update and did "
-			"not compute; mean of all steps but the first; null = there were none"},
+			"not compute; mean of all measured steps but the last; null = there were "
+			"none"},
 	{POSITIVE("tp_exposed_s_per_step", JM_KEY_NULL), .unit = "s",
 		.meaning = "the same for exchanges of ranks that share a model"},
 	{POSITIVE("concurrent_share", JM_KEY_NULL | JM_KEY_OPTIONAL),
@@ -99,8 +100,9 @@ const struct jm_key jm__communication_keys[] = {
 			   "mean of overlapped_s / step_s; null = there were not enough steps",
 		.column = "concurrent_share"},
 	{LIST("ranks", JM_KEY_OPTIONAL), .keys = communication_rank_keys,
-		.meaning = "where the time of a step went, by the clock of each rank's device; of "
-			   "all steps but the first"},
+		.meaning =
+			"where the time of a step went, by the clock of each rank's device; means "
+			"of all measured steps but the last"},
 	{0},
 };
 

@@ -6,7 +6,7 @@ set -eu
 
 port=30000
 prompts=ShareGPT_V3_unfiltered_cleaned_split.json
-test -e $prompts
+test -e $prompts || { echo "serve.sh: $prompts is missing; plan.yaml says where it is to be had." >&2; exit 1; }
 gpu=$3
 joulemark mark load
 apptainer exec "--$gpu" "container-$gpu.sif" python3 -m sglang.launch_server --model-path "$1" --tp "$2" --port $port >&2 &

@@ -32,7 +32,7 @@ void jm_text_entry(
 	FILE *out, const char *name, const char *text, int indent, int column, int width);
 /*
  * "2620 ± 120": the first one or two digits of the half width decide which digits of the mean are
- * shown, with decimals up to its fourth digit; a half width that rounds to 0 is shown as one of the
+ * shown, without decimals beyond its fourth; a half width that rounds to 0 is shown as one of the
  * last place. Four digits where there is no interval; "-" for unknown.
  */
 void jm_text_estimate(double mean, double half_width, char *out, size_t size);

@@ -25,7 +25,7 @@ void jm_text_figures(const struct jm_grouping *g, char *out, size_t size);
 #define JM_PERCENT_PLACES 2
 /* The half width of a saving or a slowdown as it is shown: JM_PERCENT_LEAST at least. */
 double jm_text_percent_half(const struct jm_stat *stat);
-/* "11.29 ± 0.01" with it, in percent. */
+/* "11.29 ± 0.01": a saving or a slowdown in percent, with this half width. */
 void jm_text_percent(const struct jm_stat *stat, char *out, size_t size);
 /* "600 W per GPU (11.29 ± 0.01 % less energy, 3.50 ± 0.01 % more time; simulated)" by
  * jm_verdict_within, with the origin unless it is measured; false: no such setting. */

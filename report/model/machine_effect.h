@@ -5,7 +5,7 @@
 
 #include "series.h"
 
-/* Takes it out of the means and intervals of the series, whose cards are a factor. */
+/* Removes the differences between machines from the means and intervals of a series of several. */
 int jm_machine_effect_remove(struct jm_grouping *g, struct jm_group_series *s, struct jm_err *err);
 
 #endif

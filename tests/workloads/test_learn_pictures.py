@@ -163,8 +163,8 @@ def test_refuses_what_does_not_go_together(folders):
     noise(40, 40).save(one / "red" / "a.jpg")
     for words, sentence in [((*NARROW, "--eval-data", val), "--data is not"),
                             ((*NARROW, "--data", val, "--classes", 5), "--classes is 5"),
-                            ((*NARROW, "--data", one), f"{one} has one class, and a classification learns to tell two"),
-                            ((*NARROW, "--classes", 1), "--classes is 1, and a classification learns to tell two"),
+                            ((*NARROW, "--data", one), f"{one} has one class, but a classification needs two or more"),
+                            ((*NARROW, "--classes", 1), "--classes is 1, but a classification needs two or more"),
                             ((*NARROW, "--data", val, "--eval-every", 2), "held out"),
                             ((*NARROW, "--data", folders / "none"), "does not exist"),
                             ((*NARROW, "--data", val, "--eval-data", f"{val}/"), "none are held out"),

@@ -229,8 +229,8 @@ static int take_completion(
 	return add_question(s, &q, err);
 }
 
-/* Long ones that were read meanwhile. Of those that were not, as their client has left, drop_gone
- * makes failed requests before a step looks at their tokens. */
+/* Takes long questions from the reader. One that was not read, because its client has left, becomes
+ * a request that drop_gone ends as failed before a step looks at its tokens. */
 static int take_long(struct serve *s, struct jm_err *err)
 {
 	struct jm_question q;

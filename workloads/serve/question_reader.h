@@ -2,8 +2,8 @@
 /*
  * Reads what clients of --listen ask for, until prompts are tokens. A long text takes up to seconds
  * to become tokens, so long questions are read on a thread of their own, which has a tokenizer of
- * its own: short questions do not wait for them. Nor do steps, but where the device is the
- * processors, the thread takes time from them.
+ * its own: short questions do not wait for them, and neither do steps; on device cpu the thread
+ * takes processor time from these.
  */
 #ifndef JM_QUESTION_READER_H
 #define JM_QUESTION_READER_H
@@ -13,9 +13,9 @@
 #include "workloads/parts/prompts.h"
 
 /*
- * One that was read. why.code: 0, or it cannot be served (JM_EUSAGE...); then `ask` is empty. With
- * code 0 and without ask.token it was not read, as its client had left or the reader was stopped;
- * ask.n and ask.output are then 1, since nobody knows them.
+ * A question that the reader returns. why.code: 0, or it cannot be served (JM_EUSAGE...); then
+ * `ask` is empty. With code 0 and without ask.token it was not read, as its client had left or the
+ * reader was stopped; ask.n and ask.output are then 1, since nobody knows them.
  */
 struct jm_question {
 	struct jm_asked *asked;
@@ -41,8 +41,8 @@ bool jm_question_reader_read(
 bool jm_question_reader_next(struct jm_question_reader *r, struct jm_question *ret);
 /* Long ones that jm_question_reader_next has not returned. */
 int jm_question_reader_left(const struct jm_question_reader *r);
-/* After the one that is being read no other is: jm_question_reader_next returns all that are left,
- * and jm_question_reader_read is not called any more. */
+/* Finishes the question that is being read and reads no more: jm_question_reader_next returns all
+ * that are left, and jm_question_reader_read is not called any more. */
 void jm_question_reader_stop(struct jm_question_reader *r);
 /* Those that are left are ended unanswered, after the one that is being read. Takes NULL. */
 void jm_question_reader_free(struct jm_question_reader *r);

@@ -122,8 +122,7 @@ static int set_dims(struct train *s, struct jm_err *err)
 /* The loss of one class is 0 from the first step on. */
 static int check_classes(const struct train *s, struct jm_err *err)
 {
-	static const char *const why =
-		"and a classification learns to tell two classes or more apart";
+	static const char *const why = "but a classification needs two or more";
 	const struct jm_train_pictures *p = &s->pictures;
 
 	if (!reads(s->training.model, "class") || jm_values_number(&s->dims, "classes") != 1)

@@ -78,7 +78,8 @@ static int least_known(const struct door *d)
 	return 0;
 }
 
-/* A few at a time: no guest is sent away for a crowd before it was listened to several times. */
+/* Admits a few at a time, so that each guest is listened to several times before a crowd can push
+ * it out. */
 static void let_in(struct door *d)
 {
 	int fd = -1;

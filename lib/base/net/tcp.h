@@ -22,7 +22,7 @@ int jm_tcp_connect(const char *host, int port, int64_t until_ns);
  * small messages are sent at once. */
 void jm_tcp_tune(int fd);
 /* True if the peer has acknowledged nothing of what was sent for 6 s: its host or the way to it is
- * down. */
+ * down. Always false within a host, where connections are not probed (jm_tcp_tune). */
 bool jm_tcp_lost(int fd);
 /* The whole message, until t_ns on the machine's clock; false: errno, 0 = the peer has closed. */
 bool jm_tcp_send(int fd, const void *data, size_t n, int64_t until_ns);

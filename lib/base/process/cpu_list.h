@@ -12,9 +12,9 @@ int jm_cpu_list_read(const char *text, cpu_set_t *ret, struct jm_err *err);
 /* The calling thread, and those that it starts from now on, run on these alone. JM_ENOENT: some of
  * them do not exist here, or this process may not use them. */
 int jm_cpu_list_bind(const char *text, struct jm_err *err);
-/* How many this process may use; 0 = more than the set can hold. */
+/* How many processors this process may use; 0 = more than the set can hold. */
 int jm_cpus_usable(void);
-/* Of these, those of each of so many ranks on this host; at least one. */
+/* The processors of one of so many ranks that share them; at least one. */
 int jm_cpus_share(int ranks);
 
 #endif

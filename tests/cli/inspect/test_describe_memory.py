@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The memory of a rank as `describe` prints it, beside what each rank of a run allocates, and by kind beside the shapes."""
+"""The memory of the rank that needs most, as `describe` prints it, beside what that rank of a run allocates, and by kind beside the shapes."""
 import collections
 import os
 import pathlib
@@ -44,7 +44,7 @@ def counted(tmp_path):
 @pytest.mark.parametrize("tp, pp, dp, more", [
     (2, 1, 1, []), (2, 1, 1, ["--sequence-parallel"]), (1, 2, 1, ["--pp-chunks", "2"]), (1, 1, 2, []),
     (2, 2, 2, ["--sequence-parallel"])], ids=lambda x: "".join(x) if isinstance(x, list) else str(x))
-def test_a_rank_allocates_what_describe_prints(counted, tp, pp, dp, more):
+def test_the_largest_rank_allocates_what_describe_prints(counted, tp, pp, dp, more):
     env, read = counted
     split = ["--tp", tp, *(["--pp", pp] if pp > 1 else []), *more]
     one("run", *SHAPE, *split, "--ranks", tp * pp * dp, "--steps", "1", "--warmup", "0", "--selftest", "0", "--source", "null", env=env)

@@ -40,7 +40,7 @@ def interrupt_while_it_is_stopped(store, asked):
 
 
 def test_interrupt_while_a_case_is_being_stopped(tmp_path):
-    """It has no record, unless a busy machine had ended it for its time before Ctrl-C; not each time."""
+    """The case has no record. A busy machine may end it by --timeout before Ctrl-C, so the test tries several times."""
     for i in range(8):
         found = interrupt_while_it_is_stopped(tmp_path / f"{i}.db", tmp_path / f"asked{i}")
         assert all("--timeout" in r["reason"] for r in found)
@@ -83,7 +83,7 @@ def second_interrupt(ready, script, pause):
     ("trap '' TERM INT; setsid sh -c \"touch {ready}; sleep 30; sleep 30\" & sleep 30; sleep 30", 0.3),
 ])
 def test_second_interrupt_does_not_wait(tmp_path, script, pause):
-    """Who waits does so each time; a busy machine is late now and then."""
+    """A program that waits is late in every attempt, a busy machine only in some."""
     assert any(second_interrupt(tmp_path / "ready", script, pause) < 1.2 for _ in range(8))
 
 

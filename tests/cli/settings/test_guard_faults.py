@@ -420,7 +420,7 @@ def second_signal(gpus):
 
 
 def test_second_signal_ends_the_wait_for_a_driver(gpus):
-    """Who waits does so each time; a busy machine is late now and then."""
+    """A program that waits is late in every attempt, a busy machine only in some."""
     assert any(second_signal(gpus) < 3 for _ in range(4))
 
 

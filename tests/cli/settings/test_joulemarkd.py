@@ -131,7 +131,7 @@ def test_the_policy_gives_time_and_number(service):
 
 
 def test_what_a_user_cannot_write_is_not_restored(service):
-    """Others change it between the try and its end, as where a lease ends: nothing of it is the user's to put back."""
+    """Another process changes the limit between the attempt and the end of the command, as where a lease ends: the user must not restore it."""
     stop = threading.Event()
 
     def change():

@@ -320,7 +320,7 @@ static void wrong_places_are_refused(void **unused)
 }
 
 /* As many as there may be, on one host: what none of them writes takes no memory. */
-static void the_most_ranks_share_little(void **unused)
+static void the_file_of_the_most_ranks_takes_little_memory(void **unused)
 {
 	const struct jm_comm_place place = {.rank = JM_RANKS_MOST - 1,
 		.world = JM_RANKS_MOST,
@@ -433,7 +433,7 @@ int main(void)
 		cmocka_unit_test(a_rank_that_differs_is_named),
 		cmocka_unit_test(a_transfer_that_does_not_end_is_reported_by_leaving),
 		cmocka_unit_test(wrong_places_are_refused),
-		cmocka_unit_test(the_most_ranks_share_little),
+		cmocka_unit_test(the_file_of_the_most_ranks_takes_little_memory),
 		cmocka_unit_test(alone_nothing_is_sent),
 	};
 
