@@ -86,7 +86,7 @@ static const struct jm_option options[] = {
 		JM_BIND(JM_TEXT, struct describe_plan, device_name),
 		.argument = "NAME",
 		.help = "backend whose memory is planned; without it cpu where it is built, else "
-			"ref; with --serve, ref for a precision that backend cpu does not serve"},
+			"ref; ref for tf32, fp16 and f64, which backend cpu does not have"},
 	{.name = "keep-all",
 		JM_BIND(JM_FLAG, struct describe_plan, training.keep_all),
 		.help = "keep norms, activations and compute copies for the gradients instead of "
@@ -175,8 +175,8 @@ static const char *choose_device(const struct describe_plan *plan)
 
 	if (plan->device_name)
 		return plan->device_name;
-	/* backend cpu does not serve the other precisions */
-	return (plan->serve.on && !common) || jm_backend_check("cpu", NULL) ? "ref" : "cpu";
+	/* backend cpu does not have the other precisions */
+	return !common || jm_backend_check("cpu", NULL) ? "ref" : "cpu";
 }
 
 /* True if one of the models reads text; models of images in the same call then ignore --seq. */

@@ -138,6 +138,15 @@ def test_batch_scales_activations_only():
     assert 2 * one["arena_bytes"] < four["arena_bytes"] < 5 * one["arena_bytes"]
 
 
+@pytest.mark.parametrize("precision", ["f32", "tf32", "bf16", "bf16-true", "fp16", "fp8", "fp8-true", "f64"])
+def test_every_precision_is_planned_without_a_device(precision):
+    """On cpu where it has the precision, else on ref; the same plan as with that device named."""
+    words = [*SMALL[:SMALL.index("--device")], "--layers", "2", "--precision", precision]
+    alone = describe(*words)
+    assert alone["device"] == ("ref" if precision in ("tf32", "fp16", "f64") else "cpu")
+    assert alone == describe(*words, "--device", alone["device"])
+
+
 @pytest.mark.parametrize("optimizer, states", [("adamw", 2), ("adam", 2), ("sgd", 1)])
 def test_bytes_of_each_precision(optimizer, states):
     """By hand: masters and gradients of 4 bytes; bf16-true has matrices with theirs in 2. Gradients stay between
