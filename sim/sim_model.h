@@ -13,12 +13,17 @@
 #define JM_SIM_GPUS_MAX 8
 #define JM_SIM_DEFAULT	"h100x4"
 
+/* Parts of a GPU that may have a power sensor of their own. */
+enum jm_sim_part { JM_SIM_CORE, JM_SIM_IO, JM_SIM_MEMORY, JM_SIM_PARTS };
+
 /* How one kind of work answers to a power cap on one kind of GPU. */
 struct jm_sim_response {
 	const char *name, *label, *unit, *source;
 	const char *note;    /* an objection to the published figures; "" = none */
 	double step_items;   /* of one step, per GPU */
 	double demand_watts; /* what it draws when no cap binds */
+	/* of the power above idle that goes to each part */
+	double part_share[JM_SIM_PARTS];
 	/* of one item on each of so many GPUs: what exchanging data adds, whatever the cap */
 	double exchange_s[JM_SIM_GPUS_MAX + 1];
 	int n;
@@ -40,7 +45,9 @@ struct jm_sim_gpu {
 	double leakage_watts_per_kelvin;
 	double clock_max_hz, clock_idle_hz, clock_exponent;
 	double memory_clock_hz;
-	double memory_idle_watts, memory_share;
+	const char *part_label[JM_SIM_PARTS]; /* NULL = this GPU has no sensor of it */
+	double part_idle_watts[JM_SIM_PARTS];
+	double part_share[JM_SIM_PARTS]; /* of responses without shares of their own */
 	double sensor_refresh_s, sensor_window_s, sensor_average_s;
 	double sensor_energy_step_joules, sensor_accuracy, sensor_noise;
 	const struct jm_sim_response *response;

@@ -22,6 +22,7 @@ struct stretch {
 	struct jm_sim_limits limits;
 	bool loaded, bound;
 	double demand;
+	const double *part_share;
 	uint64_t seed;
 };
 
@@ -65,8 +66,10 @@ static struct stretch stretch_of(struct jm_sim_node *node, const struct jm_sim_i
 {
 	const struct jm_sim_gpu *kind = node->name.gpu;
 	const struct jm_sim_response *response = response_of(node, in);
-	struct stretch s = {
-		.watts = kind->idle_watts, .limits = in->limits[i], .demand = kind->idle_watts};
+	struct stretch s = {.watts = kind->idle_watts,
+		.limits = in->limits[i],
+		.demand = kind->idle_watts,
+		.part_share = kind->part_share};
 	double held = jm_sim_held_watts(kind, in->limits[i].cap_watts), busy, own, common;
 	int working = in->load.working ? in->load.working : node->name.n;
 
@@ -79,6 +82,7 @@ static struct stretch stretch_of(struct jm_sim_node *node, const struct jm_sim_i
 	s.loaded = true;
 	s.bound = held <= busy;
 	s.demand = response->demand_watts;
+	s.part_share = response->part_share;
 	s.seed = in->load.seed;
 	return s;
 }
@@ -92,7 +96,7 @@ static bool same(const struct stretch *a, const struct stretch *b)
 {
 	return a->watts == b->watts && a->limits.cap_watts == b->limits.cap_watts &&
 	       a->limits.clock_hz == b->limits.clock_hz && a->loaded == b->loaded &&
-	       a->bound == b->bound && a->seed == b->seed;
+	       a->bound == b->bound && a->seed == b->seed && a->part_share == b->part_share;
 }
 
 static void apply(struct jm_sim_node *node, const struct jm_sim_event *event)
@@ -183,10 +187,6 @@ static void sense(struct jm_sim_node *node, int i, int64_t t_ns, int64_t refresh
 		.joules = in_steps(state.joules, kind->sensor_energy_step_joules),
 		.watts = in_steps(watts * (1 + noise), 1e-3),
 		.watts_average = in_steps(average * (1 + noise_average), 1e-3),
-		.watts_memory = in_steps((kind->memory_idle_watts +
-						 kind->memory_share * (watts - kind->idle_watts)) *
-						 (1 + noise),
-			1e-3),
 		.clock_hz = in_steps(clock_of(kind, s, watts), 1e6),
 		.memory_clock_hz = kind->memory_clock_hz,
 		.celsius = floor(state.celsius),
@@ -195,6 +195,11 @@ static void sense(struct jm_sim_node *node, int i, int64_t t_ns, int64_t refresh
 		.held_watts = jm_sim_held_watts(kind, s->limits.cap_watts),
 		.cap_watts = s->limits.cap_watts,
 	};
+	for (int k = 0; k < JM_SIM_PARTS; k++)
+		g->sample.watts_part[k] = in_steps(
+			(kind->part_idle_watts[k] + s->part_share[k] * (watts - kind->idle_watts)) *
+				(1 + noise),
+			1e-3);
 }
 
 void jm_sim_node_advance(struct jm_sim_node *node)

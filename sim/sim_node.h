@@ -13,7 +13,8 @@ struct jm_sim_sample {
 	double joules;	      /* counter, in its steps */
 	double watts;	      /* mean of the short window */
 	double watts_average; /* mean of the long one */
-	double watts_memory;  /* short window */
+	/* short window; of parts without a sensor meaningless */
+	double watts_part[JM_SIM_PARTS];
 	double clock_hz, memory_clock_hz, celsius, utilisation;
 	unsigned int throttle; /* enum jm_throttle */
 	double held_watts, cap_watts;

@@ -10,15 +10,25 @@ import sys
 ASSUMED = [
     "cap_default_watts", "idle_watts", "power_lag_s", "ambient_celsius", "thermal_resistance",
     "thermal_lag_s", "leakage_watts_per_kelvin", "clock_max_hz", "clock_idle_hz", "clock_exponent",
-    "memory_clock_hz", "memory_idle_watts", "memory_share", "sensor_refresh_s", "sensor_window_s",
-    "sensor_average_s", "sensor_energy_step_joules", "sensor_accuracy", "sensor_noise",
+    "memory_clock_hz", "sensor_refresh_s", "sensor_window_s", "sensor_average_s", "sensor_energy_step_joules", "sensor_accuracy", "sensor_noise",
 ]
+PARTS = ["core", "io", "memory"]  # enum jm_sim_part
 POINTS_MAX = 8  # JM_SIM_POINTS_MAX
 GPUS_MAX = 8  # JM_SIM_GPUS_MAX
 
 
 def caps_of(gpu, response):
     return response.get("caps_watts", gpu["caps_watts"])
+
+
+def shares(assumed, otherwise=None):
+    """Of the power above idle, for each part; `otherwise`: where a response has none of its own."""
+    return [assumed[f"{part}_share"]["value"] if f"{part}_share" in assumed else otherwise[k] if otherwise else 0.0
+            for k, part in enumerate(PARTS)]
+
+
+def idle_watts(gpu):
+    return [gpu["assumed"].get(f"{part}_idle_watts", {"value": 0.0})["value"] for part in PARTS]
 
 
 def check(gpu):
@@ -32,6 +42,9 @@ def check(gpu):
         assert len(rate) == len(own) and rate == sorted(rate) and rate[0] > 0, name
         demand = response["assumed"]["demand_watts"]["value"]
         assert own[-2] < demand <= own[-1], f"{name}: demand outside the last step of the caps"
+        assert sum(shares(response["assumed"], shares(gpu["assumed"]))) <= 1, f"{name}: parts of more than the whole"
+    assert sum(idle_watts(gpu)) <= gpu["assumed"]["idle_watts"]["value"], "idle parts of more than the whole"
+    assert all((name in gpu["part_labels"]) == (watts > 0) for name, watts in zip(PARTS, idle_watts(gpu))), "part_labels"
     everything = list(gpu["assumed"].values())
     for response in gpu["responses"].values():
         everything += response["assumed"].values()
@@ -55,15 +68,20 @@ def exchange(response):
     return out
 
 
+def row(values):
+    return "{" + ", ".join(map(repr, values)) + "}"
+
+
 def response_rows(gpu):
     for name, r in gpu["responses"].items():
         yield (f'\t{{.name = {quote(name)}, .label = {quote(r["label"])}, .unit = {quote(r["unit"])},\n'
                f'\t .source = {quote(r["source"])}, .note = {quote(r.get("note", ""))},\n'
                f'\t .step_items = {r["assumed"]["step_items"]["value"]!r},'
                f' .demand_watts = {r["assumed"]["demand_watts"]["value"]!r},\n'
-               f'\t .exchange_s = {{{", ".join(map(repr, exchange(r)))}}},\n'
-               f'\t .n = {len(r["rate"])}, .cap = {{{", ".join(map(repr, caps_of(gpu, r)))}}},\n'
-               f'\t .rate = {{{", ".join(map(repr, r["rate"]))}}}}},\n')
+               f'\t .part_share = {row(shares(r["assumed"], shares(gpu["assumed"])))},\n'
+               f'\t .exchange_s = {row(exchange(r))},\n'
+               f'\t .n = {len(r["rate"])}, .cap = {row(caps_of(gpu, r))},\n'
+               f'\t .rate = {row(r["rate"])}}},\n')
 
 
 def gpu_row(gpu):
@@ -76,6 +94,9 @@ def gpu_row(gpu):
              f' .cap_step_watts = {cap["step"]!r},\n',
              f'\t .honoured_from_watts = {honoured!r}, .violated_share = {violated!r},\n']
     lines += [f'\t .{key} = {gpu["assumed"][key]["value"]!r},\n' for key in ASSUMED]
+    labels = [quote(gpu["part_labels"][part]) if part in gpu["part_labels"] else "NULL" for part in PARTS]
+    lines += [f'\t .part_label = {{{", ".join(labels)}}}, .part_idle_watts = {row(idle_watts(gpu))},\n',
+              f'\t .part_share = {row(shares(gpu["assumed"]))},\n']
     lines.append(f'\t .response = {name}_responses, .n_responses = {len(gpu["responses"])}}},\n')
     return "".join(lines)
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The sensors of a simulated node: per GPU what NVML reports for a Hopper GPU (energy counter,
- * short and long mean of power, clocks...), and its memory as a component of its own, without a
- * counter.
+ * short and long mean of power, clocks...), and its parts as components of their own, without a
+ * counter: the memory, of an MI300X its XCDs and IODs, too.
  */
 #include "meter/source.h"
 #include "sim/sim_node.h"
@@ -67,23 +67,29 @@ static int add_gpu(struct jm_meters *set, const struct jm_sim_name *node, int i,
 	return rc;
 }
 
-#define SIGNALS 11 /* of a GPU and its memory */
+#define GPU_SIGNALS 10 /* of a GPU without its parts */
 
-static int add_memory(
-	struct jm_meters *set, const struct jm_sim_name *node, int i, struct jm_err *err)
+static int add_part(struct jm_meters *set, const struct jm_sim_name *node, int i,
+	enum jm_sim_part part, struct jm_err *err)
 {
+	static const struct {
+		const char *name;
+		enum jm_scope scope;
+	} parts[JM_SIM_PARTS] = {[JM_SIM_CORE] = {"core", JM_SCOPE_GPU_CORE},
+		[JM_SIM_IO] = {"io", JM_SCOPE_GPU_IO},
+		[JM_SIM_MEMORY] = {"memory", JM_SCOPE_GPU_MEMORY}};
 	const struct jm_sim_gpu *g = node->gpu;
 	char covers[192];
 	struct jm_meter meter = {.source = "sim",
-		.scope = JM_SCOPE_GPU_MEMORY,
+		.scope = parts[part].scope,
 		.origin = JM_SIMULATED,
 		.covers = covers};
 	int rc;
 
-	snprintf(meter.id, sizeof(meter.id), "sim:%s/gpu%d/memory", node->text, i);
+	snprintf(meter.id, sizeof(meter.id), "sim:%s/gpu%d/%s", node->text, i, parts[part].name);
 	snprintf(meter.device, sizeof(meter.device), "sim:%s/gpu%d", node->text, i);
-	snprintf(meter.label, sizeof(meter.label), "GPU %d simulated memory", i);
-	snprintf(covers, sizeof(covers), "gpu/%s/memory", meter.device);
+	snprintf(meter.label, sizeof(meter.label), "GPU %d simulated %s", i, g->part_label[part]);
+	snprintf(covers, sizeof(covers), "gpu/%s/%s", meter.device, parts[part].name);
 	rc = jm_meters_add(set, &meter, err);
 	if (rc < 0)
 		return rc;
@@ -96,7 +102,8 @@ static int add_memory(
 struct sim {
 	const char *name; /* option, while it is opened; NULL = not given */
 	struct jm_sim_node *node;
-	struct jm_reading reading[JM_SIM_GPUS_MAX][SIGNALS];
+	int signals; /* of each GPU */
+	struct jm_reading reading[JM_SIM_GPUS_MAX][GPU_SIGNALS + JM_SIM_PARTS];
 };
 
 static void sim_close(void *state)
@@ -117,8 +124,9 @@ static int add_all(struct sim *sim, struct jm_meters *set, struct jm_err *err)
 	for (int i = 0; rc >= 0 && i < name->n; i++) {
 		sim->reading[i][0].t_ns = INT64_MIN;
 		rc = add_gpu(set, name, i, err);
-		if (rc >= 0)
-			rc = add_memory(set, name, i, err);
+		for (int k = 0; rc >= 0 && k < JM_SIM_PARTS; k++)
+			if (name->gpu->part_label[k])
+				rc = add_part(set, name, i, (enum jm_sim_part)k, err);
 	}
 	return rc < 0 ? rc : 0;
 }
@@ -143,29 +151,37 @@ static int sim_open(struct jm_ctx *ctx, const struct jm_values *options, struct 
 	return 0;
 }
 
-static void fill(struct jm_reading *reading, const struct jm_sim_sample *s)
+/* Returns the number of signals. */
+static int fill(
+	struct jm_reading *reading, const struct jm_sim_gpu *gpu, const struct jm_sim_sample *s)
 {
-	const double values[SIGNALS] = {s->joules, s->watts, s->watts_average, s->clock_hz,
+	const double values[GPU_SIGNALS] = {s->joules, s->watts, s->watts_average, s->clock_hz,
 		s->memory_clock_hz, s->celsius, s->utilisation, s->throttle, s->held_watts,
-		s->cap_watts, s->watts_memory};
+		s->cap_watts};
+	int n = 0;
 
-	for (int i = 0; i < SIGNALS; i++)
-		reading[i] = (struct jm_reading){.value = values[i], .t_ns = s->t_ns};
+	for (; n < GPU_SIGNALS; n++)
+		reading[n] = (struct jm_reading){.value = values[n], .t_ns = s->t_ns};
+	for (int k = 0; k < JM_SIM_PARTS; k++)
+		if (gpu->part_label[k])
+			reading[n++] =
+				(struct jm_reading){.value = s->watts_part[k], .t_ns = s->t_ns};
+	return n;
 }
 
 static int sim_read(void *state, struct jm_sink *sink, struct jm_err *err)
 {
 	struct sim *sim = state;
-	int n = jm_sim_node_name(sim->node)->n;
+	const struct jm_sim_name *name = jm_sim_node_name(sim->node);
 
 	(void)err;
 	jm_sim_node_advance(sim->node);
-	for (int i = 0; i < n; i++) {
+	for (int i = 0; i < name->n; i++) {
 		const struct jm_sim_sample *sample = jm_sim_node_read(sim->node, i);
 
 		if (sample->t_ns != sim->reading[i][0].t_ns)
-			fill(sim->reading[i], sample);
-		jm_give_all(sink, i * SIGNALS, SIGNALS, sim->reading[i]);
+			sim->signals = fill(sim->reading[i], name->gpu, sample);
+		jm_give_all(sink, i * sim->signals, sim->signals, sim->reading[i]);
 	}
 	return 0;
 }

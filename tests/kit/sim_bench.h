@@ -13,7 +13,8 @@
 
 extern const struct jm_source jm_source_sim;
 
-#define SIGNALS 11 /* of a GPU and its memory */
+#define SIGNALS	    11 /* of a GPU and its memory */
+#define SIGNALS_MAX 13 /* of a GPU with sensors of all parts */
 
 /* A node with its registers, its source and the thread that moves simulated time. */
 struct bench {
@@ -72,12 +73,13 @@ static inline void load(struct bench *b, const char *response, uint64_t seed)
 
 static inline struct jm_reading read_signal(struct bench *b, int gpu, enum jm_quantity quantity)
 {
-	struct jm_reading all[SIGNALS * JM_SIM_GPUS_MAX];
+	struct jm_reading all[SIGNALS_MAX * JM_SIM_GPUS_MAX];
 	struct jm_err err = JM_ERR_INIT;
+	int each = b->meters.n / jm_sim_registers_name(b->registers)->n;
 
-	assert_true(b->meters.n_signals <= SIGNALS * JM_SIM_GPUS_MAX);
+	assert_true(b->meters.n_signals <= SIGNALS_MAX * JM_SIM_GPUS_MAX);
 	assert_ok(read_row(&jm_source_sim, b->source, all, &err), err);
-	return all[jm_meter_signal(&b->meters, 2 * gpu, quantity)];
+	return all[jm_meter_signal(&b->meters, each * gpu, quantity)];
 }
 
 static inline double value(struct bench *b, int gpu, enum jm_quantity quantity)

@@ -189,20 +189,25 @@ def test_simulated_rows_are_marked(tmp_path):
 
 
 def test_the_simulated_suite_has_the_parts_that_its_node_is_made_of(tmp_path):
-    """Memory is what the node's data file says of the power of a GPU; caps that the node does not honour are marked."""
-    assumed = {k: v["value"] for k, v in json.loads((SOURCE / "sim/data/mi300x.json").read_text())["assumed"].items()}
+    """XCD, IOD and HBM are what the node's data file says of the power of a GPU; caps that it does not honour are marked."""
+    data = json.loads((SOURCE / "sim/data/mi300x.json").read_text())
+    assumed = {k: v["value"] for k, v in data["assumed"].items()}
     store = tmp_path / "s.db"
     done = jm("run", SOURCE / "suites/components-simulated.yaml", "--store", store, "--quiet")
     assert done.returncode == 0, done.stderr
     rows = json.loads(report("--format", "json", store))["signatures"]["rows"]
-    assert len(rows) == 3 * 4 and {r["origin"] for r in rows} == {"simulated"} and {r["runs"] for r in rows} == {3}
+    assert len(rows) == 3 * 4 + 4 and {r["origin"] for r in rows} == {"simulated"} and {r["runs"] for r in rows} == {3}
     for row in rows:
         watts = row["watts"]
-        memory = assumed["memory_idle_watts"] + assumed["memory_share"] * (watts["total"] - assumed["idle_watts"])
-        assert watts["memory"] == pytest.approx(memory, rel=0.01) and watts["rest"] == pytest.approx(watts["total"] - memory, rel=0.01)
-        assert (row["state"] == "violated") == row["setting"].endswith("300 W"), row
+        [own] = [r["assumed"] for name, r in data["responses"].items() if f" {name} " in row["kernel"]]
+        parts = {k: assumed[f"{k}_idle_watts"] + own[f"{k}_share"]["value"] * (watts["total"] - assumed["idle_watts"]) for k in ("core", "io", "memory")}
+        assert {k: watts[k] for k in parts} == pytest.approx(parts, rel=0.01)
+        assert watts["rest"] == pytest.approx(watts["total"] - sum(parts.values()), rel=0.01)
+        assert (row["state"] == "violated") == row["setting"].startswith("gpu.power 300 W"), row
+    largest = {name: max((r["watts"][k], k) for r in rows if f" {name} " in r["kernel"] for k in parts)[1] for name in ("product", "stream", "all-gather")}
+    assert largest == {"product": "core", "stream": "memory", "all-gather": "io"}
     first = {name: next(r for r in rows if f" {name} " in r["kernel"]) for name in ("product", "stream", "all-gather")}
     for row in rows:
         [base] = [r for name, r in first.items() if f" {name} " in row["kernel"]]
-        assert row["normalised"] == pytest.approx({k: v and v / base["watts"]["rest"] for k, v in row["watts"].items()})
-    assert done.stdout.count("gpu.power 300 W (violated)") >= 3
+        assert row["normalised"] == pytest.approx({k: v and v / base["watts"]["core"] for k, v in row["watts"].items()})
+    assert done.stdout.count("gpu.power 300 W, gpu.clock unchanged (violated)") >= 3

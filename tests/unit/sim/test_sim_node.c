@@ -139,7 +139,7 @@ static void power_is_the_mean_of_its_window(void **state)
 
 static void polling_does_not_show(void **state)
 {
-	struct jm_reading seen[2][SIGNALS * 2];
+	struct jm_reading seen[2][SIGNALS_MAX * 2];
 
 	(void)state;
 	for (int often = 0; often < 2; often++) {
@@ -294,6 +294,29 @@ static void memory_is_a_part_of_its_gpu(void **state)
 	bench_close(&b);
 }
 
+static void dies_are_parts_of_an_mi300x(void **state)
+{
+	static const enum jm_scope scopes[] = {
+		JM_SCOPE_GPU, JM_SCOPE_GPU_CORE, JM_SCOPE_GPU_IO, JM_SCOPE_GPU_MEMORY};
+	const double watts = 450 - 140,
+		     expected[] = {40 + 0.1 * watts, 40 + 0.55 * watts, 50 + 0.2 * watts};
+	struct jm_reading all[SIGNALS_MAX];
+	struct jm_err err = JM_ERR_INIT;
+	struct bench b;
+
+	(void)state;
+	bench_open(&b, "mi300xx1", true);
+	assert_int_equal(b.meters.n, 4);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(b.meters.meter[i].scope, scopes[i]);
+	load(&b, "all-gather", 1);
+	until(&b, 60);
+	assert_ok(read_row(&jm_source_sim, b.source, all, &err), err);
+	for (int i = 0; i < 3; i++)
+		assert_near(all[SIGNALS_MAX - 3 + i].value, expected[i], 4);
+	bench_close(&b);
+}
+
 /* ---- cost ------------------------------------------------------------------------------------ */
 
 static double cpu_seconds(void)
@@ -338,6 +361,7 @@ int main(void)
 		cmocka_unit_test(low_caps_of_the_mi300x_are_violated),
 		cmocka_unit_test(who_waits_for_the_slowest_draws_less),
 		cmocka_unit_test(memory_is_a_part_of_its_gpu),
+		cmocka_unit_test(dies_are_parts_of_an_mi300x),
 		cmocka_unit_test(an_hour_passes_quickly),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
