@@ -8,7 +8,7 @@
 	const hasTrade = (s) =>
 		s.points.some((p) => known(p.metrics.throughput.mean) && known(p.metrics.items_per_joule.mean));
 
-	function drawSystem(c, s, name, color, many) {
+	function drawSystem(c, s, name, color, many, labelLayout) {
 		const x = JM.column(s, "throughput"),
 			y = JM.column(s, "items_per_joule"),
 			part = parts(s),
@@ -34,7 +34,7 @@
 			symbolSize: chosen.includes(i) ? 12 : 8,
 		});
 		const label = { show: true, color: c.ink, fontSize: 11, distance: 7 };
-		const on = { tooltip: { formatter: tip(s, [x, y], many ? name : "") }, labelLayout: { hideOverlap: true } };
+		const on = { tooltip: { formatter: tip(s, [x, y], many ? name : "") }, labelLayout: labelLayout };
 		const off = part.off
 			.filter(has)
 			.map((i) => Object.assign(item(i, 1, []), { label: { show: !many, formatter: text(i), position: "top" } }));
@@ -171,8 +171,9 @@
 		out.yAxis = valueAxis(c, unit("items_per_joule"), { min: 0, boundaryGap: [0, "12%"] });
 		if (many)
 			out.legend = { type: "scroll", top: 0, right: 0, left: 90, data: name.concat(FRONT), textStyle: { color: c.soft }, inactiveColor: c.off };
+		const places = JM.labelPlaces();
 		out.series = group.flatMap((s, k) =>
-			drawSystem(c, s, name[k], many ? c.many[k % c.many.length] : c.main, many),
+			drawSystem(c, s, name[k], many ? c.many[k % c.many.length] : c.main, many, places),
 		);
 		if (many) out.series.unshift(frontLine(c, paretoFront(group)));
 		const first = group.find((s) => s.reference !== null && known(s.points[s.reference].metrics.items_per_joule.mean));

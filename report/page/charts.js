@@ -32,7 +32,7 @@
 		if (series.reference !== null)
 			note += " Dashed: the reference." + (metric === "throughput" && JM.limited ? " Dotted: " + JM.limitName + " than it." : "");
 		if (s.lines.length > 1) note += " A line for each value of " + s.of + ".";
-		if (part.off.length) note += " Grey circles: caps that the device did not hold.";
+		if (part.off.length) note += " Grey circles: caps that were violated.";
 		const option = function (c) {
 			const best = bestOf(series, verdict),
 				ends = [Math.min(...s.x.filter(known)), Math.max(...s.x.filter(known))];
@@ -146,7 +146,7 @@
 			return out;
 		};
 		const note =
-			"Mean power per device. Dashed: the cap; on it the work takes all that the cap allows, above it the device did not hold the cap (in parentheses).";
+			"Mean power per device. Dashed: the cap; on it the work takes all that the cap allows, above it the cap was violated (in parentheses).";
 		return panel("Power against the cap", note, option, {
 			id: series.id + "/power",
 			table: () => JM.pointTable(series, [{ title: "mean power per device", unit: "W", of: (p) => JM.plain(per[p.index]) }]),

@@ -58,7 +58,7 @@
 	// On paper a drawing has a fixed size and is scaled to the column as a whole.
 	function onPaper(chart, tall) {
 		const width = tall ? 760 : 430,
-			height = tall ? 270 : 235;
+			height = tall === "names" ? 400 : tall ? 270 : 235;
 		chart.resize({ width: width, height: height });
 		chart.getZr().flush();
 		chart.getDom().style.setProperty("--shape", width + " / " + height);
@@ -206,11 +206,12 @@
 
 	const drawAll = () => [...waiting.values()].forEach((chart) => chart.draw());
 
-	// A panel with a chart; option(palette) is called for each drawing. more: {id, tall, tools, table() -> element}.
+	// A panel with a chart; option(palette) is called for each drawing. more: {id, tall, tools, table() -> element}; tall:
+	// over all columns; "names": with turned names below it as well.
 	function panel(title, note, option, more) {
 		more = more || {};
 		const node = el("div", {
-			class: "chart" + (more.tall ? " tall" : ""),
+			class: "chart" + (more.tall ? " tall" : "") + (more.tall === "names" ? " names" : ""),
 			role: "img",
 			"aria-label": title + ". " + note + (more.table ? " The figures are in the table below it." : ""),
 		});
@@ -256,13 +257,27 @@
 		return out;
 	}
 
-	// One name below each bar.
-	const namesAxis = (c, names) =>
-		axis(c, "", {
+	// One name below each bar. Many are turned, and where they have no room side by side even then, some are left out.
+	const areTurned = (names) => names.length > 12;
+	function namesAxis(c, names) {
+		return axis(c, "", {
 			type: "category",
 			data: names,
-			axisLabel: { color: c.soft, hideOverlap: true, width: Math.max(60, Math.floor(900 / names.length)), overflow: "break", interval: 0 },
+			axisLabel: areTurned(names)
+				? { color: c.soft, fontSize: 11, rotate: 60, width: 220, overflow: "truncate" }
+				: { color: c.soft, hideOverlap: true, width: Math.max(60, Math.floor(900 / names.length)), overflow: "break", interval: 0 },
 		});
+	}
+
+	// Labels, each a list of words, without the words that all of them have. What a word says before "=" or a space is its
+	// name, which goes too where the words at this place all have it.
+	const NAMED = /^([^= ]+)[= ](.+)$/;
+	function brief(labels) {
+		const kept = labels.map((words) => words.filter((word) => labels.some((other) => !other.includes(word)))),
+			nameOf = (word) => (NAMED.exec(word) || [])[1],
+			shared = (name) => name && kept.every((words) => words.some((word) => nameOf(word) === name));
+		return kept.map((words) => words.map((word) => (shared(nameOf(word)) ? NAMED.exec(word)[2] : word)).join(", "));
+	}
 
 	// Of parts that stand on each other.
 	const partsLegend = (c, names) => ({
@@ -285,6 +300,35 @@
 				more,
 			),
 		);
+	}
+
+	// Labels of points on a plane, for the "labelLayout" of all their series: each where it stands, else above, below or left
+	// of its point, wherever it covers no label before it, else out of sight. LINE: what a line of text takes at least.
+	const AWAY = -9999,
+		LINE = 13;
+	function labelPlaces() {
+		let placed = [],
+			seen = new Set();
+		const isFree = (a) => placed.every((b) => a.x >= b.x + b.w || b.x >= a.x + a.w || a.y >= b.y + b.h || b.y >= a.y + a.h);
+		return function ({ seriesIndex, dataIndex, rect, labelRect }) {
+			const key = seriesIndex + "/" + dataIndex;
+			if (seen.has(key)) [placed, seen] = [[], new Set()]; // drawn again
+			seen.add(key);
+			const w = labelRect.width,
+				h = Math.max(labelRect.height, LINE),
+				x = rect.x + rect.width / 2,
+				y = rect.y + rect.height / 2,
+				gap = rect.width / 2 + 5;
+			const places = [
+				[labelRect.x, labelRect.y + (labelRect.height - h) / 2],
+				[x - w / 2, y - gap - h],
+				[x - w / 2, y + gap],
+				[x - gap - w, y - h / 2],
+			].map((at) => ({ x: at[0], y: at[1], w: w, h: h }));
+			const free = places.find(isFree);
+			if (free) placed.push(free);
+			return { x: free ? free.x : AWAY, y: free ? free.y + h / 2 : AWAY, align: "left", verticalAlign: "middle" };
+		};
 	}
 
 	const hollow = (c, color) => ({ color: c.card, borderColor: color, borderWidth: 2 });
@@ -352,7 +396,10 @@
 		const numeric = one !== null && shown.every((p) => known(value(p)));
 		const group = (p) => (numeric && other ? p.settings[other.index].text : "");
 		const hertz = one !== null && one.unit === "Hz";
-		const kept = (p) => (p.state === "violated" ? "(" + p.label + ")" : p.label);
+		// without the names of several dimensions, which the axis has, and without those that a point does not have
+		const values = (p) => dims.map((d) => p.settings[d.index].text).filter((text) => text && text !== "-").join(", "),
+			short = (p) => (dims.length > 1 && values(p)) || p.label;
+		const kept = (p) => (p.state === "violated" ? "(" + short(p) + ")" : short(p));
 		const place = (p) => (numeric ? (hertz ? value(p) / 1e6 : value(p)) : shown.indexOf(p));
 		const x = series.points.map((p) => (shown.includes(p) ? place(p) : NaN));
 		const line = (text) => ({
@@ -367,7 +414,7 @@
 			labels: shown.map(kept),
 			lines: [...new Set(shown.map(group))].map(line),
 			of: other && other.name, // of which each line has a value
-			brief: (i) => (numeric && other ? series.points[i].settings[one.index].text : series.points[i].label),
+			brief: (i) => (numeric && other ? series.points[i].settings[one.index].text : short(series.points[i])),
 			name:
 				(one ? one.name : dims.map((d) => d.name).join(", ")) +
 				(one && one.unit ? " in " + (hertz ? "MHz" : one.unit) + (series.per ? " " + series.per : "") : ""),
@@ -528,6 +575,9 @@
 		axis,
 		valueAxis,
 		namesAxis,
+		areTurned,
+		brief,
+		labelPlaces,
 		partsLegend,
 		offPoints,
 		referencePoints,

@@ -2,7 +2,7 @@
 // The power of one GPU under each kernel, by its parts, and the correlation of each part with arithmetic intensity.
 "use strict";
 (function () {
-	const { el, known, panel, namesAxis, partsLegend, valueAxis, base, bars } = JM;
+	const { el, known, panel, namesAxis, areTurned, brief, partsLegend, valueAxis, base, bars } = JM;
 	const PARTS = ["core", "rest", "io", "memory"]; // from below
 
 	const partsOf = (rows) => PARTS.filter((p) => rows.some((r) => known(r.watts[p])));
@@ -22,16 +22,14 @@
 		const out = base(c),
 			parts = partsOf(rows),
 			names = rows.some((r) => !known(r[key].rest)) ? parts.concat("total") : parts;
-		// what all kernels run on is not repeated below each bar
-		const system = (r) => (r.kernel.match(/ on .*$/) || [""])[0],
-			alike = rows.every((r) => system(r) === system(rows[0])),
-			words = (r) => (r.setting ? ", " + r.setting : "") + (r.state === "violated" ? " (violated)" : ""),
-			title = (r) => r.kernel + words(r),
-			brief = (r) => (alike ? r.kernel.replace(/ on .*$/, "") : r.kernel) + words(r);
+		const off = (r) => (r.state === "violated" ? " (violated)" : ""),
+			title = (r) => r.kernel + (r.setting ? ", " + r.setting : "") + off(r),
+			words = (r) => (r.kernel.replace(" on ", ", on ").replace(/: (\w+)$/, ", $1") + (r.setting ? ", " + r.setting : "")).split(", "),
+			short = brief(rows.map(words));
 		out.color = c.many;
 		out.grid.top = 62;
 		out.legend = partsLegend(c, names);
-		out.xAxis = namesAxis(c, rows.map(brief));
+		out.xAxis = namesAxis(c, rows.map((r, i) => short[i] + off(r)));
 		out.yAxis = valueAxis(c, key === "watts" ? "W" : "normalised power", { boundaryGap: [0, "8%"] });
 		out.tooltip.trigger = "axis";
 		out.tooltip.formatter = function (list) {
@@ -68,7 +66,7 @@
 			"Signatures of kernels",
 			all.caption,
 			(c) => option(c, all.rows, key),
-			{ id: id, tools: select, table: () => el("div", {}, all.tables.map((t, k) => [k ? el("p", { class: "small soft" }, all.correlated) : null, JM.grid(t, { limit: 24, csv: k ? "correlations" : "signatures" })])) },
+			{ id: id, tall: areTurned(all.rows) && "names", tools: select, table: () => el("div", {}, all.tables.map((t, k) => [k ? el("p", { class: "small soft" }, all.correlated) : null, JM.grid(t, { limit: 24, csv: k ? "correlations" : "signatures" })])) },
 		);
 		return chart;
 	};

@@ -297,7 +297,7 @@
 					? ". One run of each setting"
 					: "") +
 			(s.points.some((p) => p.state === "violated")
-				? "; in parentheses where the device did not hold the setting"
+				? "; in parentheses where the setting was violated"
 				: "") +
 			(s.points.some((p) => p.late)
 				? "; > where the 99th percentile of a latency exceeds --ttft or --tpot, so that the setting cannot be the best"
@@ -656,8 +656,8 @@
 					["95 % interval", "of the mean over the repeats, by Student's t"],
 					[
 						"best",
-						"the best mean whose interval overlaps that of no other setting; settings that the device did not hold, " +
-							"or that exceed --ttft or --tpot, take no part",
+						"the best mean whose interval overlaps that of no other setting; violated settings, and those " +
+							"that exceed --ttft or --tpot, take no part",
 					],
 					[
 						"binding, not reached, violated",

@@ -4,6 +4,7 @@ import copy
 import csv
 import io
 import json
+import re
 
 import numpy as np
 import pytest
@@ -174,6 +175,24 @@ def test_text_and_markdown_have_the_rows(tmp_path):
 def test_page_shows_them(tmp_path):
     page = browse(make_page(tmp_path, [run(k) for k in KERNELS]), "--dump-dom")
     assert "Signatures of kernels" in page and "measured FLOP/B" in page and "Pearson" in page
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed: the page was not opened in a browser")
+def test_labels_of_many_kernels_have_what_tells_them_apart_and_lie_beside_each_other(tmp_path):
+    """48 bars of 16 runs: no label repeats what all have in common; in the plane no label covers another one."""
+    runs = json.loads((SOURCE / "tests/data/h200x2/overlap.json").read_text())
+    dom = browse(make_page(tmp_path, runs), "--dump-dom", "--window-size=1280,4000")
+    text = re.compile(r'<text[^>]*transform="(?:matrix\([^)]*|translate\(([-\d.]+) ([-\d.]+))\)"[^>]*>([^<]*)</text>')
+    bars = [t for _, _, t in text.findall(dom.split("<h3>Signatures of kernels")[1].split("</svg>")[0])]
+    rows = [f"{buffers}, {size}, {ctas}{turn}" for buffers, size, ctas in
+            ((r["options"]["buffers"], r["options"]["size"], f"max-ctas={r['options']['max-ctas']}, " if "max-ctas" in r["options"] else "") for r in runs)
+            for turn in ("product", "collective", "both")]
+    assert len(rows) == 48 and set(rows) <= set(bars) and not [t for t in bars if "cuda:0" in t or "bf16" in t or "size" in t]
+    plane = text.findall(dom.split("<h3>Efficiency against throughput")[1].split("</svg>")[0])
+    labels = [(float(x), float(y), len(t) * 5) for x, y, t in plane if ", " in t and float(x) > 0]
+    assert 6 <= len(labels) <= len(runs)
+    for i, (x, y, width) in enumerate(labels):
+        assert not [o for o in labels[:i] if abs(o[1] - y) < 10 and o[0] < x + width and x < o[0] + o[2]], (x, y)
 
 
 def test_simulated_rows_are_marked(tmp_path):
