@@ -22,12 +22,13 @@
 
 /* ---- the device ------------------------------------------------------------------------------ */
 
+/* Measures the peaks of which utilisation is a share. No choice depends on them: a busy machine, or
+ * another thread on the same core, would change the bits of a result. */
 static void measure(struct cpu_dev *dev)
 {
 	double f32 = dev->kernels->gemms->peak(), bf16 = cpu_peak_bf16();
 
 	dev->has_bf16 = bf16 > 0;
-	dev->fast_bf16 = bf16 > f32 || cpu_has_tiles();
 	dev->peak_f32 = f32 > 0 ? f32 * dev->threads : NAN;
 	dev->peak_bf16 = cpu_has_tiles() ? NAN : dev->threads * (bf16 > f32 ? bf16 : f32);
 }
@@ -56,6 +57,7 @@ static int cpu_open(int index, int threads, void **ret_dev, struct jm_err *err)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for device cpu.");
 	dev->threads = threads > 0 ? threads : omp_get_num_procs();
 	dev->kernels = cpu_kernels_best();
+	dev->fast_bf16 = cpu_bf16_is_fast();
 	omp_set_num_threads(dev->threads);
 	dnnl_set_primitive_cache_capacity(CACHED_PRIMITIVES);
 	s = dnnl_engine_create(&dev->engine, dnnl_cpu, 0);

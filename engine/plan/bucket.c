@@ -265,12 +265,19 @@ double jm_reduce_shared_seconds(const struct jm_graph *g, const struct jm_node *
 	return whole * (g->tp - 1) / g->tp * (n->op == JM_OP_SUM_RANKS ? 2 : 1) / LINK_RATE;
 }
 
+/* The peak of a processor was measured when it was opened, and each rank saw another one; plans
+ * must be the same. */
+static bool measures_peak(const struct jm_device *d)
+{
+	return d->props.host_memory && !jm_device_is_async(d);
+}
+
 double jm_reduce_product_seconds(
 	const struct jm_graph *g, const struct jm_device *d, const struct jm_node *n)
 {
 	double peak = jm_device_peak(d, n->in[0]->type, g->math);
 
-	return peak > 0 ? n->flops_executed / (PRODUCTS * peak) : INFINITY;
+	return peak > 0 && !measures_peak(d) ? n->flops_executed / (PRODUCTS * peak) : INFINITY;
 }
 
 static bool is_product(const struct jm_node *n)

@@ -198,6 +198,7 @@ static void products_of_two_segments_move_once(void **state)
 
 	(void)state;
 	assert_int_equal(jm_device_open("ref", 1, &d, &err), 0);
+	d.props.host_memory = false;
 	d.props.peak_flops[JM_BF16] = d.props.peak_flops[JM_F32] = 1e18;
 	assert_ok(jm_program_plan(g, &d, &p, &err), err);
 	for (int i = 0; i < p->n_micro; i++) {
@@ -212,6 +213,31 @@ static void products_of_two_segments_move_once(void **state)
 	jm_program_free(p);
 	jm_device_close(&d);
 	jm_graph_free(g);
+}
+
+static uint64_t digest_at(double peak)
+{
+	struct jm_graph *g = train("gpt-117m", "bf16", 5, 0, 0);
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_device d;
+	struct jm_program *p;
+	uint64_t ret;
+
+	assert_int_equal(jm_device_open("ref", 1, &d, &err), 0);
+	d.props.peak_flops[JM_BF16] = d.props.peak_flops[JM_F32] = peak;
+	assert_ok(jm_program_plan(g, &d, &p, &err), err);
+	ret = jm_reduce_digest(p);
+	jm_program_free(p);
+	jm_device_close(&d);
+	jm_graph_free(g);
+	return ret;
+}
+
+/* Each rank measures the peak of the processor it shares with the others. */
+static void ranks_on_a_busy_processor_plan_alike(void **state)
+{
+	(void)state;
+	assert_true(digest_at(1e18) == digest_at(1e9));
 }
 
 /* Over the host every rank updates the tables, whose summed gradients are gathered in the backward
@@ -282,6 +308,7 @@ int main(void)
 		cmocka_unit_test(only_products_read_copies),
 		cmocka_unit_test(the_largest_sum_is_not_the_last),
 		cmocka_unit_test(products_of_two_segments_move_once),
+		cmocka_unit_test(ranks_on_a_busy_processor_plan_alike),
 		cmocka_unit_test(tables_are_updated_as_a_whole),
 		cmocka_unit_test(exchanges_hide_behind_enough_products),
 	};
