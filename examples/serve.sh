@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # serve.sh [JOULEMARK]: a small language model answers requests, first all at once, then one at a time with drawn tokens, then at random times
-# and at given ones; then one with given
-# weights answers prompts of a text.
+# and at given ones, and by two replicas; then one with given weights answers prompts of a text.
 # prints: ^all at once: [0-9]+ requests$
 # prints: ^first token \(TTFT\) +[0-9.]+ +[0-9.]+ +[0-9.]+$
 # prints: ^one at a time: [0-9]+ requests$
 # prints: ^at given times: [0-9]+ requests$
+# prints: ^by two replicas: [0-9]+ requests$
 # prints: ^\{"request":1,.*"prompt":"a cat","text":".+"\}$
 # prints: energy: one meter, estimated
 set -eu
@@ -27,9 +27,11 @@ serve --arrival all --requests 16 --steps 30 --kv f8e4m3 # keys and values in 8 
 serve --arrival poisson --rate 50 --seconds 1 --ttft 500ms --tpot 30ms
 printf 'input,output,arrival_s\n8,4,0\n16,2,0.1\n4,8,0.15\n' >"$work/lengths.csv"
 serve --arrival file --lengths "$work/lengths.csv" --seconds 1 --requests-csv "$work/file.csv"
+serve --arrival closed --ranks 2 --steps 60 --requests-csv "$work/ranks.csv" # two replicas, one queue
 echo "all at once: $(($(wc -l <"$work/all.csv") - 1)) requests"
 echo "one at a time: $(($(wc -l <"$work/single.csv") - 1)) requests"
 echo "at given times: $(($(wc -l <"$work/file.csv") - 1)) requests"
+echo "by two replicas: $(($(wc -l <"$work/ranks.csv") - 1)) requests"
 
 # a folder as Hugging Face lays it out, with four letters, the blank and the end of a line as tokens
 mkdir "$work/net"

@@ -116,6 +116,16 @@ int jm_scheduler_add_after(
 	return code;
 }
 
+bool jm_scheduler_has_room(const struct jm_scheduler *s, int input)
+{
+	int pages = pages_of(s, input);
+
+	for (int i = s->first_waiting; i < s->n; i++)
+		if (s->request[i].state == JM_REQUEST_WAITING)
+			pages += pages_of(s, known(&s->request[i]));
+	return s->unfinished < s->limits.running && pages <= s->n_free;
+}
+
 /* The place in `running` before which all arrived earlier. */
 static int place_of(const struct jm_scheduler *s, int number)
 {

@@ -77,6 +77,9 @@ int jm_scheduler_add(
  */
 int jm_scheduler_add_after(
 	struct jm_scheduler *s, int number, int output, int *ret_number, struct jm_err *err);
+/* Would a request with a prompt of so many tokens run from the next step on, after those that
+ * wait? */
+bool jm_scheduler_has_room(const struct jm_scheduler *s, int input);
 /* Ends a request that waits or runs; between a step and its completion the step still has its
  * rows. */
 void jm_scheduler_cancel(struct jm_scheduler *s, int number);

@@ -33,6 +33,16 @@ static const struct jm_key window_keys[] = {
 	{0},
 };
 
+static const struct jm_key rank_keys[] = {
+	{COUNT("rank", 0), .meaning = "its number, from 0"},
+	{COUNT("requests_done", 0), .meaning = "whose answer is complete"},
+	{POSITIVE("tokens_out", 0), .meaning = "of their answers"},
+	{POSITIVE("mean_running", JM_KEY_NULL),
+		.meaning = "requests in a step, weighted by the time of the steps; null if it had "
+			   "none"},
+	{0},
+};
+
 static const struct jm_key search_keys[] = {
 	{POSITIVE("kept", 0), .unit = "1/s",
 		.meaning = "the highest rate of requests whose trial kept --ttft and --tpot"},
@@ -118,6 +128,8 @@ const struct jm_key jm__serving_keys[] = {
 			   "requests were under way"},
 	{OBJECT("window", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = window_keys,
 		.meaning = "the steady part, whose energy is that of the phase of the same name"},
+	{LIST("ranks", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = rank_keys,
+		.meaning = "of --ranks: what each replica did, in the warm-up too"},
 	{OBJECT("rate_search", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = search_keys,
 		.meaning = "of --rate max: what was found before the run, which has the rate kept"},
 	{OBJECT("failures", JM_KEY_OPTIONAL), .keys = failures_keys,

@@ -70,12 +70,12 @@ def children(pid):
 class Running:
     """A gang at work: without --steps it ends by what the test does, not before."""
 
-    def __init__(self, ranks, *more, device="ref", env=None):
+    def __init__(self, ranks, *more, device="ref", env=None, work=(*GPT, "--batch", "1")):
         self.mark = f"JM_TEST_MARK={random.getrandbits(64):x}"
         name, value = self.mark.split("=")
         self.ends = "--steps" in more
         length = [] if self.ends else ["--seconds", "3600"]
-        args = [*GPT, "--device", device, "--batch", "1", *length, "--ranks", ranks, *more]
+        args = [*work, "--device", device, *length, "--ranks", ranks, *more]
         self.process = subprocess.Popen([BIN, *map(str, args)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                         text=True, env={**os.environ, **(env or {}), name: value})
         weakref.finalize(self, self.process.kill)  # a test that failed; the ranks follow

@@ -14,6 +14,7 @@ enum jm_answer_state { JM_ANSWER_OPEN, JM_ANSWER_DONE, JM_ANSWER_FAILED };
 
 /* One request. Times: ns of the clock; 0 = not yet. */
 struct jm_answer {
+	int number;	   /* of the request, in the order of their arrival from 0 on */
 	int input, output; /* tokens: of its prompt; of its answer when it is done */
 	enum jm_answer_state state;
 	int64_t arrived, first, end; /* when it was meant to arrive; of its first and last token */
@@ -22,7 +23,7 @@ struct jm_answer {
 	int n_when;    /* pieces so far; each is one token, unless a server sent several together */
 	int room;      /* of `when` */
 	int preempted; /* how often it gave up its pages */
-	/* it has the prompt of the request with a number less by this; 0 = one of its own */
+	/* it has the prompt of the request whose number is less by this; 0 = one of its own */
 	int back;
 };
 

@@ -298,7 +298,7 @@ static int judge(const struct jm_client *c, struct jm_err *err)
 static int client_verify(void *state, struct jm_err *err)
 {
 	struct jm_client *c = state;
-	int code = jm_load_finish(&c->load, c->work, err);
+	int code = jm_load_finish(&c->load, &c->load.answers, c->work, err);
 
 	if (c->work->more)
 		json_object_set_new(c->work->more, "serving", jm_client_json(c));

@@ -191,7 +191,10 @@ static int make_room(struct jm_listener *l, struct jm_err *err)
  * told. */
 static int add(struct serve *s, const struct jm_ask *ask, int64_t arrived, struct jm_err *err)
 {
-	struct jm_answer a = {.input = ask->n, .output = ask->output, .arrived = arrived};
+	struct jm_answer a = {.number = s->load.answers.n,
+		.input = ask->n,
+		.output = ask->output,
+		.arrived = arrived};
 	int number, code = make_room(s->listener, err);
 
 	if (!code)

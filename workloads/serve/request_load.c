@@ -49,7 +49,8 @@ int jm_load_open(struct jm_load *l, const struct jm_work *work, bool text, struc
 		code = check_search(l, err);
 	if (!code)
 		code = jm_arrivals_check(a, err);
-	return code || !l->csv ? code : jm_work_output(work, l->csv, l->csv_name, err);
+	return code || !l->csv || work->rank ? code
+					     : jm_work_output(work, l->csv, l->csv_name, err);
 }
 
 void jm_load_close(struct jm_load *l)
@@ -62,14 +63,15 @@ void jm_load_close(struct jm_load *l)
  * answers of one length do not end together. */
 static bool is_under_way(const struct jm_load *l, int number)
 {
-	return l->arrivals.kind == ARRIVE_CLOSED && number < l->answers.running &&
-	       !l->own_prompts && !l->arrivals.row;
+	int64_t running = (int64_t)l->answers.running * (l->replicas ? l->replicas : 1);
+
+	return l->arrivals.kind == ARRIVE_CLOSED && number < running && !l->own_prompts &&
+	       !l->arrivals.row;
 }
 
-static struct jm_answer request(const struct jm_load *l, int64_t arrived)
+struct jm_answer jm_load_request(const struct jm_load *l, int number, int64_t arrived_ns)
 {
-	struct jm_answer ret = {.arrived = arrived};
-	int number = l->answers.n;
+	struct jm_answer ret = {.number = number, .arrived = arrived_ns};
 
 	jm_arrivals_length(&l->arrivals, number, &ret.input, &ret.output);
 	if (is_under_way(l, number))
@@ -101,7 +103,7 @@ static bool next_in_time(struct jm_load *l, int64_t now_ns, struct jm_answer *re
 
 	if (at > now_ns)
 		return false;
-	*ret = request(l, at);
+	*ret = jm_load_request(l, l->answers.n, at);
 	l->arrivals.next++;
 	jm_arrivals_plan(&l->arrivals);
 	return true;
@@ -124,7 +126,7 @@ bool jm_load_next(struct jm_load *l, int64_t now_ns, int unfinished, struct jm_a
 	if (!l->together)
 		return false;
 	l->together--;
-	*ret = request(l, now_ns);
+	*ret = jm_load_request(l, l->answers.n, now_ns);
 	return true;
 }
 
@@ -168,9 +170,10 @@ void jm_load_note(const struct jm_load *l, char *out, size_t size)
 			f->kept, f->trials, f->broken);
 }
 
-int jm_load_finish(struct jm_load *l, struct jm_work *work, struct jm_err *err)
+int jm_load_finish(
+	const struct jm_load *l, struct jm_answers *all, struct jm_work *work, struct jm_err *err)
 {
-	jm_answers_find_window(&l->answers, work->steady_ns);
-	work->window[0] = l->answers.window;
-	return l->csv ? jm_answers_write_csv(&l->answers, l->csv_name, err) : 0;
+	jm_answers_find_window(all, work->steady_ns);
+	work->window[0] = all->window;
+	return l->csv ? jm_answers_write_csv(all, l->csv_name, err) : 0;
 }

@@ -23,6 +23,7 @@ struct jm_load {
 	bool own_prompts; /* prompts have lengths of their own */
 	int together;	  /* of these: still to arrive */
 	int most;	  /* requests that arrive in all; 0 = without end */
+	int replicas;	  /* that answer them, --running each; 0 = one */
 	bool rate_given;  /* --rate */
 	bool finds_rate;  /* --rate max */
 	int trial;	  /* requests of a trial, at least */
@@ -121,13 +122,16 @@ void jm_load_note(const struct jm_load *l, char *out, size_t size);
  * adds it to the answers before the next call. unfinished: requests under way.
  */
 bool jm_load_next(struct jm_load *l, int64_t now_ns, int unfinished, struct jm_answer *ret);
+/* The request of that number, which arrives then: its tokens. */
+struct jm_answer jm_load_request(const struct jm_load *l, int number, int64_t arrived_ns);
 /* The token at a position of a request's random prompt. */
 int32_t jm_load_token(const struct jm_load *l, int number, int position, int64_t vocab);
 /* When the next request arrives by itself; INT64_MAX: it depends on what is done, or none is to
  * come. */
 int64_t jm_load_next_ns(const struct jm_load *l);
-/* After the last step: the window, also that of the work, and the file of --requests-csv. Errors:
- * as jm_output_by. */
-int jm_load_finish(struct jm_load *l, struct jm_work *work, struct jm_err *err);
+/* After the last step: the window of the requests, also that of the work, and the file of
+ * --requests-csv. Errors: as jm_output_by. */
+int jm_load_finish(
+	const struct jm_load *l, struct jm_answers *all, struct jm_work *work, struct jm_err *err);
 
 #endif

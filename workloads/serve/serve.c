@@ -16,22 +16,16 @@
 #include "engine/run/start_values.h"
 #include "listen.h"
 #include "rate_search.h"
+#include "replicas.h"
 #include "serve_phase.h"
 #include "serve_requests.h"
-#include "serve_results.h"
 #include "serve_step.h"
 #include "serve_usage.h"
+#include "serve_verify.h"
 #include "workloads/parts/memory.h"
-#include "workloads/parts/profile_json.h"
 #include "workloads/parts/weights_config.h"
 #include "workloads/parts/work_device.h"
 #include "workloads/parts/work_output.h"
-
-#define VERIFIED 8 /* requests that are repeated alone */
-/* Shares of an answer's tokens; with the keys of another request nearly all differ. */
-#define MAY_DIFFER 0.25 /* in 16 bits */
-/* where rows were rounded to 8 bits: from here on the answers are wrong */
-#define MUST_DIFFER_8 0.95
 
 #define NUMBER(text, field, most, value, what)                                                     \
 	{                                                                                          \
@@ -134,7 +128,17 @@ static const struct jm_option options[] = {
 		"time each node of the steps of this many rows (a size of a step: 1, 2, 4 ... 256, "
 		"384, 512, 768 ...): FLOP/s, bytes/s "
 		"and share of the roofline go into the record"),
-	NUMBER("threads", threads, 4096, NULL, "host threads; without it all that may be used"),
+	{.name = "ranks",
+		.type = JM_INT,
+		.min = 1,
+		.max = JM_RANKS_MOST,
+		.argument = "N",
+		.help = "replicas of the model, each on a device of its own: --device names one "
+			"for each, or one that all use. They take requests from one queue; "
+			"--running, --step-tokens and --cache-pages are those of each"},
+	NUMBER("threads", threads, 4096, NULL,
+		"host threads of a rank; without it all that may be used, of which each rank has "
+		"its share"),
 	{0},
 };
 
@@ -183,12 +187,21 @@ static int choose_shape(struct serve *s, struct jm_step_shape *ret, struct jm_er
 	return 0;
 }
 
+struct to_plan {
+	struct serve *serve;
+	struct jm_step_shape *shape;
+	size_t budget; /* bytes; 0 = unknown */
+};
+
 /* Plans with the pages of the shape. If the user gives none and the memory does not hold them, with
  * as many as it does. */
-static int plan_served(struct serve *s, struct jm_step_shape *shape, struct jm_err *err)
+static int plan_served(void *what, struct jm_err *err)
 {
+	const struct to_plan *to = what;
+	struct serve *s = to->serve;
+	struct jm_step_shape *shape = to->shape;
 	int code = jm_served_plan(&s->training, shape, &s->device, &s->served, err);
-	size_t budget = jm_fit_memory(s->work->ctx, &s->device), page, fixed, arena;
+	size_t budget = to->budget, page, fixed, arena;
 
 	if (code || s->pages || !budget)
 		return code;
@@ -202,15 +215,31 @@ static int plan_served(struct serve *s, struct jm_step_shape *shape, struct jm_e
 	return jm_served_plan(&s->training, shape, &s->device, &s->served, err);
 }
 
+/* Rank 0 before the others, so that what is chosen by timing is chosen once. */
+static int plan(struct serve *s, struct jm_step_shape *shape, struct jm_err *err)
+{
+	struct to_plan to = {.serve = s, .shape = shape};
+	int code = jm_replicas_memory(s, &to.budget, err);
+
+	if (!code)
+		code = jm_gang_in_turn(&s->gang, plan_served, &to, err);
+	return jm_work_device_planned(s->work, code);
+}
+
 static void describe(struct serve *s)
 {
+	int replicas = jm_work_world(s->work);
+	char of[32] = "";
+
+	if (replicas > 1)
+		snprintf(of, sizeof(of), ", each of %d replicas", replicas);
 	snprintf(s->work->detail, sizeof(s->work->detail),
 		"%s, %.1f M parameters, %s weights, %d requests at once, steps of %d tokens, %d "
-		"pages of %d tokens",
+		"pages of %d tokens%s",
 		s->model_name, (double)jm_graph_parameters(s->served.program[0]->graph) / 1e6,
 		s->from.path ? "given" : "random", s->running, s->step_tokens, s->pages,
-		JM_PAGE_TOKENS);
-	s->work->n_devices = 1;
+		JM_PAGE_TOKENS, of);
+	s->work->n_devices = jm_gang_devices(s->work);
 }
 
 static int read_prompts(struct serve *s, struct jm_err *err)
@@ -255,7 +284,7 @@ static int open_files(struct serve *s, struct jm_err *err)
 {
 	int code = s->source.from ? jm_safetensors_open(s->source.from, &s->from, err) : 0;
 
-	if (!code && s->answers_file)
+	if (!code && s->answers_file && !s->work->rank)
 		code = jm_work_output(s->work, s->answers_file, s->answers_name, err);
 	return code;
 }
@@ -296,6 +325,8 @@ static int prepare(struct serve *s, struct jm_err *err)
 	if (!code)
 		code = jm_serve_phase_check(s, err);
 	if (!code)
+		code = jm_replicas_check(s, err);
+	if (!code)
 		code = choose_model(s, err);
 	if (!code)
 		code = open_files(s, err);
@@ -304,9 +335,12 @@ static int prepare(struct serve *s, struct jm_err *err)
 	if (!code)
 		code = choose_shape(s, &shape, err);
 	if (!code)
-		code = jm_work_device_open(s->work, s->threads, &s->device, err);
+		code = jm_work_device_open(
+			s->work, jm_gang_threads(s->work, s->threads), &s->device, err);
 	if (!code)
-		code = jm_work_device_planned(s->work, plan_served(s, &shape, err));
+		code = jm_replicas_open(s, err);
+	if (!code)
+		code = plan(s, &shape, err);
 	s->pages = (int)shape.pages;
 	s->limits = limits_of(s, shape.pages_each);
 	if (!code)
@@ -350,6 +384,8 @@ static int fill_cache(struct serve *s, struct jm_err *err)
 	if (!code)
 		code = jm_serve_finish(s, &step, err);
 	s->usage = (struct jm_serve_usage){0};
+	if (s->queue.shared)
+		jm_queue_reset_tokens(&s->queue);
 	return code;
 }
 
@@ -406,110 +442,23 @@ static int serve_setup(struct jm_work *work, void **ret_state, struct jm_err *er
 	return code;
 }
 
-/* Writes the rows of the request from position `at` on; they are alone in the step. */
-static void lay_out_alone(struct serve *s, int number, int at, int n)
-{
-	struct jm_served_model *c = &s->served;
-
-	for (int i = 0; i < n; i++) {
-		c->ids[i] = jm_serve_token(s, number, at + i);
-		c->position[i] = at + i;
-		c->request[i] = 0;
-	}
-	for (int i = 0; i < c->shape.requests; i++)
-		c->last[i] = i < n ? i : 0;
-	for (int i = 0; i < n && i < c->shape.requests; i++)
-		jm_serve_rule(s, number, at + i + 1, i);
-}
-
-/*
- * Computes the request again, alone, and counts how many tokens of its answer differ from what
- * follows the tokens before them: those of the answer, so that one difference does not change what
- * comes after it.
- */
-static int repeat(struct serve *s, int number, int *ret_differ, struct jm_err *err)
-{
-	const struct jm_request *r = jm_scheduler_request(s->scheduler, number);
-	int answer = r->input - 1, end = answer + r->output, code = 0, n;
-
-	*ret_differ = 0;
-	for (int i = 0; i < s->served.shape.pages_each; i++)
-		s->served.page[i] = i;
-	memset(s->served.used_pages, 0,
-		(size_t)s->served.shape.requests * sizeof(*s->served.used_pages));
-	s->served.used_pages[0] = (int32_t)s->served.shape.pages_each;
-	for (int at = 0; at < end && !code; at += n) {
-		int left = at < answer ? answer - at : end - at;
-		int most = at < answer ? s->step_tokens : s->running;
-
-		n = left < most ? left : most;
-		lay_out_alone(s, number, at, n);
-		code = jm_served_run(&s->served, n, err);
-		for (int i = 0; i < n && at >= answer && !code; i++)
-			*ret_differ += s->served.token[i] != jm_serve_token(s, number, at + i + 1);
-	}
-	return code;
-}
-
-/*
- * In 16 bits the order of sums, which differs with the rows of a step, decides between logits that
- * are nearly equal, and moves the bounds between drawn tokens; in 8 bits it moves the rounding of
- * whole rows (63 of 100 tokens differed for llama3-8b with random weights on an H200). 1: this
- * cannot be judged. drawn: some of them were, not all the likeliest ones.
- */
-static int judge(const struct serve *s, int differing, int tokens, bool drawn, struct jm_err *err)
-{
-	bool narrow = s->kv == JM_CACHE_F8E4M3;
-	double most = s->training.precision == JM_F32 && !narrow ? 0 : MAY_DIFFER;
-
-	if (differing <= most * tokens)
-		return 0;
-	if (most == 0 || !(drawn || (s->training.fp8 && differing < MUST_DIFFER_8 * tokens)))
-		return jm_err_set(err, JM_ERANGE,
-			"%d of %d tokens of answers are others when their requests are served "
-			"alone.",
-			differing, tokens);
-	jm_err_set(err, JM_ERANGE,
-		"%d of %d tokens are others when their requests are served alone, which rounding "
-		"in %d bits may cause; verify with --precision %s%s%s.",
-		differing, tokens, s->training.fp8 || narrow ? 8 : 16,
-		s->training.fp8 && !drawn ? "bf16 or f32" : "f32", narrow ? " --kv auto" : "",
-		drawn ? " or --temperature 0" : "");
-	return 1;
-}
-
-static int repeat_some(struct serve *s, struct jm_err *err)
-{
-	int code = 0, tested = 0, differing = 0, tokens = 0, differ;
-	bool drawn = false;
-
-	for (int i = 0; i < jm_scheduler_requests(s->scheduler) && tested < VERIFIED && !code;
-		i++) {
-		if (!jm_serve_is_done(s, i))
-			continue;
-		code = repeat(s, i, &differ, err);
-		differing += differ;
-		tokens += jm_scheduler_request(s->scheduler, i)->output;
-		drawn = drawn || jm_serve_rule_of(s, i).temperature > 0;
-		tested++;
-	}
-	if (!code && !tested) {
-		jm_err_set(err, JM_EUSAGE, "No request was done; measure longer.");
-		return 1;
-	}
-	return code ? code : judge(s, differing, tokens, drawn, err);
-}
-
-/* With a step ahead the first call only launches one. */
+/* With a step ahead the first call only launches one. Of several replicas a step has the tokens
+ * that all have made since the one before, and the first one is returned with the second, so that
+ * the last has those that are made until a phase has ended. */
 static int serve_step(void *state, struct jm_step *ret, struct jm_err *err)
 {
 	struct serve *s = state;
 	int code = jm_serve_step(s, ret, err);
+	bool later;
 
-	if (code || !s->n_flights || s->owes)
-		return code;
-	s->owes = true;
-	return 1;
+	later = s->queue.shared || s->n_flights;
+	if (!code && later && !s->owes) {
+		s->owes = true;
+		return 1;
+	}
+	if (!code && s->queue.shared)
+		ret->items = jm_replicas_uncredited(s);
+	return code;
 }
 
 /* The pause that may follow is none of the requests. */
@@ -521,24 +470,15 @@ static int serve_finish(void *state, struct jm_step *ret, struct jm_err *err)
 
 	s->owes = false;
 	s->awaited_more = false;
+	if (!code && owed && s->queue.shared)
+		ret->items = jm_replicas_uncredited(s);
 	return code ? code : !owed;
 }
 
-/* Unfinished requests lose what the cache has of them: nothing runs after this. */
-static int serve_verify(void *state, struct jm_err *err)
+static int serve_agree(void *state, void *value, size_t bytes, struct jm_err *err)
 {
-	struct serve *s = state;
-	int code = s->listener ? jm_listen_finish(s, err) : 0;
-
-	if (!code)
-		code = jm_load_finish(&s->load, s->work, err);
-	if (!code && s->answers_file)
-		code = jm_serve_write_answers(s, err);
-	if (s->work->more)
-		jm_serve_record(s);
-	if (s->work->more && s->profiled)
-		json_object_set_new(s->work->more, "profile", jm_profile_json(s->profiled));
-	return code ? code : repeat_some(s, err);
+	(void)bytes; /* a bool: does the phase go on? */
+	return jm_replicas_agree(state, value, err);
 }
 
 static void serve_teardown(void *state)
@@ -549,6 +489,7 @@ static void serve_teardown(void *state)
 		return;
 	jm_listen_close(s);
 	jm_load_close(&s->load);
+	jm_replicas_close(s);
 	jm_scheduler_free(s->scheduler);
 	jm_serve_steps_close(s);
 	jm_served_close(&s->served);
@@ -586,6 +527,7 @@ const struct jm_workload jm_workload_serve = {
 	.setup = serve_setup,
 	.step = serve_step,
 	.finish = serve_finish,
-	.verify = serve_verify,
+	.agree = serve_agree,
+	.verify = jm_serve_verify,
 	.teardown = serve_teardown,
 };

@@ -54,12 +54,15 @@ bool jm_serve_phase_is_filled(const struct serve *s)
 int jm_serve_phase_follow(struct serve *s, int number, int64_t now_ns, struct jm_err *err)
 {
 	const struct jm_answer *before = &s->load.answers.answer[number];
-	int first = number - before->back, input = before->input, code;
+	int first = before->number - before->back, input = before->input, code;
 	struct jm_answer next;
 
-	jm_load_next(&s->load, now_ns, s->running - 1, &next);
+	if (s->queue.shared)
+		jm_queue_take_next(&s->queue, now_ns, &next);
+	else
+		jm_load_next(&s->load, now_ns, s->running - 1, &next);
 	next.input = input;
+	next.back = next.number - first;
 	code = jm_scheduler_add_after(s->scheduler, number, next.output, &number, err);
-	next.back = number - first;
 	return code ? code : jm_answers_add(&s->load.answers, &next, true, err);
 }

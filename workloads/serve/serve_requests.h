@@ -11,10 +11,10 @@
  */
 int jm_serve_arrivals(struct serve *s, struct jm_err *err);
 /* The tokens of the prompt of a request, with --text. */
-const int32_t *jm_serve_prompt(const struct serve *s, int number, int *ret_n);
+const int32_t *jm_serve_prompt(const struct serve *s, const struct jm_answer *a, int *ret_n);
 /* A token of a request by its position, which is known; those of prompts without --text are random
  * numbers of the request. */
-int32_t jm_serve_token(const struct serve *s, int number, int position);
+int32_t jm_serve_token(const struct serve *s, const struct jm_answer *a, int position);
 /* How the tokens of its answer are chosen: as its client asks, or the run. */
 struct jm_rule jm_serve_rule_of(const struct serve *s, int number);
 /* Writes the rule and the draw of the token at that position into the step, for that slot. The draw

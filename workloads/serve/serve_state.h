@@ -7,9 +7,11 @@
 
 #include "completion_request.h"
 #include "request_load.h"
+#include "request_queue.h"
 #include "engine/run/served_model.h"
 #include "run/workload.h"
 #include "serving/scheduler.h"
+#include "workloads/parts/gang.h"
 #include "workloads/parts/prompts.h"
 #include "workloads/parts/weights_load.h"
 
@@ -18,9 +20,16 @@ enum jm_serve_phase { JM_SERVE_BOTH, JM_SERVE_PREFILL, JM_SERVE_DECODE };
 
 /* Sums over the steps that had rows. */
 struct jm_serve_usage {
-	double seconds, running, pages; /* of steps; these by requests and by pages in use */
+	/* of steps; the others by requests, and by the share of the pages that are in use */
+	double seconds, running, pages;
 	double idle; /* s that the device waited for a step while requests were under way */
-	int64_t rows, computed; /* computed: with those that are padding */
+	double rows, computed; /* computed: with those that are padding */
+};
+
+/* What one rank has done. */
+struct jm_serve_share {
+	double requests, tokens; /* whose answers are complete; their tokens of answers */
+	double running;		 /* mean number of requests in a step; NAN = it had no step */
 };
 
 /* A token that a step makes: number `token` of the answer of `request`; request -1: the slot makes
@@ -50,8 +59,16 @@ struct serve {
 	enum jm_serve_phase phase;
 	enum jm_cache_type kv;
 	int running, step_tokens, pages, threads, profile;
-	struct jm_program *profiled; /* NULL = none */
-	struct jm_load load;	     /* its answers: [requests of the scheduler] */
+	struct jm_program *profiled;   /* NULL = none */
+	struct jm_load load;	       /* its answers: [requests of the scheduler] */
+	struct jm_gang gang;	       /* replicas; each is a rank */
+	struct jm_request_queue queue; /* theirs */
+	bool in_phase;		       /* steps of this one are under way: replicas.h */
+	int64_t credited;	       /* rank 0: tokens of all that steps have returned */
+	int64_t ended_ns;	       /* when the latest phase ended */
+	struct jm_answers gathered;    /* rank 0, at the end: requests of all replicas */
+	struct jm_serve_share *share;  /* [world]: of each rank; NULL = one alone */
+	struct jm_answers *all;	       /* the same, or of one rank those of `load` */
 	struct jm_serve_usage usage;
 	double ahead_wanted; /* of the option; NAN = by the device */
 	/* steps that are launched before the tokens of the one before are known: 0 or 1 */

@@ -37,7 +37,7 @@ static int32_t id_of(const struct serve *s, int number, int position)
 	const struct jm_request *r = jm_scheduler_request(s->scheduler, number);
 	bool known = position - r->input < s->load.answers.answer[number].n_when;
 
-	return known ? jm_serve_token(s, number, position) : -1 - r->slot;
+	return known ? jm_serve_token(s, &s->load.answers.answer[number], position) : -1 - r->slot;
 }
 
 /* Writes the rows of a step; returns their number. */
@@ -128,9 +128,14 @@ static int give_tokens(struct serve *s, const struct jm_serve_flight *f, int64_t
 		if (s->listener)
 			jm_listen_tell(s, number);
 		n++;
-		if (f->made[i].token + 1 == a->output && a->state == JM_ANSWER_OPEN)
-			a->state = JM_ANSWER_DONE;
+		if (f->made[i].token + 1 < a->output || a->state != JM_ANSWER_OPEN)
+			continue;
+		a->state = JM_ANSWER_DONE;
+		if (s->queue.shared)
+			jm_queue_answered(&s->queue);
 	}
+	if (s->queue.shared)
+		jm_queue_add_tokens(&s->queue, n);
 	return n;
 }
 

@@ -20,8 +20,8 @@ void jm_serve_note_step(struct serve *s, const struct jm_serve_flight *f, int64_
 
 	s->usage.seconds += seconds;
 	s->usage.running += seconds * f->pieces;
-	s->usage.pages += seconds * f->pages;
-	s->usage.rows += f->rows;
+	s->usage.pages += seconds * f->pages / s->pages;
+	s->usage.rows += (double)f->rows;
 	s->usage.computed += s->served.size[jm_served_program(&s->served, f->rows)];
 	if (s->awaited_more && s->served.idle_s > 0)
 		s->usage.idle += s->served.idle_s;
@@ -34,9 +34,8 @@ void jm_serve_add_usage(const struct serve *s, json_t *to)
 	const struct jm_serve_usage *u = &s->usage;
 
 	json_object_set_new(to, "mean_running", jm_json_number(u->running / u->seconds));
-	json_object_set_new(to, "padding",
-		jm_json_number((double)(u->computed - u->rows) / (double)u->computed));
-	json_object_set_new(to, "cache_use", jm_json_number(u->pages / u->seconds / s->pages));
+	json_object_set_new(to, "padding", jm_json_number((u->computed - u->rows) / u->computed));
+	json_object_set_new(to, "cache_use", jm_json_number(u->pages / u->seconds));
 	json_object_set_new(
 		to, "cache_type", json_string(jm_cache_type_name(s->kv, s->training.precision)));
 	json_object_set_new(to, "device_idle", jm_json_number(u->idle / u->seconds));

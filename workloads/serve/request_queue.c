@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "request_queue.h"
+
+#include <math.h>
+#include <stdatomic.h>
+
+#include "comm/comm.h"
+#include "comm/gang_memory.h"
+
+struct seat {
+	_Alignas(64) _Atomic int under_way;
+	_Atomic bool full; /* when it last looked it had no room for a request that waited */
+	_Atomic int64_t tokens;
+};
+
+/* All zero at first. */
+struct jm_queue_shared {
+	_Atomic int64_t begin_ns; /* when the first replica looked; 0 = not yet */
+	_Alignas(64) _Atomic int next;
+	/* of --arrival all and single: numbers below `arrived` have, the latest of them at
+	 * arrived_ns; those below `claimed` are about to */
+	_Alignas(64) _Atomic int arrived;
+	_Atomic int claimed, answered;
+	_Atomic int64_t arrived_ns;
+	_Alignas(64) _Atomic uint32_t news;
+	_Atomic uint32_t ends;
+	struct seat seat[JM_RANKS_MOST];
+};
+
+int jm_queue_open(struct jm_request_queue *q, const struct jm_work *work, struct jm_load *load,
+	struct jm_err *err)
+{
+	void *memory;
+	int code = jm_gang_memory_map(work->gang_fd, sizeof(struct jm_queue_shared), &memory, err);
+
+	if (code)
+		return code;
+	*q = (struct jm_request_queue){
+		.shared = memory, .rank = work->rank, .world = work->world, .load = load};
+	jm_arrivals_plan(&load->arrivals);
+	q->seen = load->arrivals;
+	return 0;
+}
+
+void jm_queue_close(struct jm_request_queue *q)
+{
+	jm_gang_memory_unmap(q->shared, sizeof(*q->shared));
+	q->shared = NULL;
+}
+
+/* ---- arrivals -------------------------------------------------------------------------------- */
+
+static int64_t begin_ns(struct jm_request_queue *q, int64_t now_ns)
+{
+	int64_t begun = 0;
+
+	return atomic_compare_exchange_strong(&q->shared->begin_ns, &begun, now_ns) ? now_ns
+										    : begun;
+}
+
+static int64_t time_of(const struct jm_arrivals *a, int64_t begun)
+{
+	return begun + (int64_t)llround(a->at_s * 1e9);
+}
+
+/* The arrivals become those of the request of that number, which is no earlier one. */
+static void advance(struct jm_arrivals *a, int number)
+{
+	while (a->next < number) {
+		a->next++;
+		jm_arrivals_plan(a);
+	}
+}
+
+/* When all that have arrived are answered, the next ones arrive; one replica lets them. */
+static void arrive_together(struct jm_request_queue *q, int64_t now_ns)
+{
+	struct jm_queue_shared *s = q->shared;
+	int n = q->load->arrivals.kind == ARRIVE_ALL ? q->load->requests : 1;
+	int arrived = atomic_load(&s->arrived), claimed = arrived;
+
+	if (atomic_load(&s->answered) < arrived ||
+		!atomic_compare_exchange_strong(&s->claimed, &claimed, arrived + n))
+		return;
+	atomic_store(&s->arrived_ns, now_ns);
+	atomic_store(&s->arrived, arrived + n);
+	jm_gang_memory_wake(&s->news);
+}
+
+int jm_queue_arrived(struct jm_request_queue *q, int64_t now_ns)
+{
+	int64_t begun;
+
+	if (q->load->arrivals.kind == ARRIVE_CLOSED)
+		return atomic_load(&q->shared->next);
+	if (!jm_arrivals_timed(&q->load->arrivals))
+		return atomic_load(&q->shared->arrived);
+	begun = begin_ns(q, now_ns);
+	while (time_of(&q->seen, begun) <= now_ns)
+		advance(&q->seen, q->seen.next + 1);
+	return q->seen.next;
+}
+
+int64_t jm_queue_next_ns(struct jm_request_queue *q)
+{
+	int64_t begun = atomic_load(&q->shared->begin_ns);
+
+	if (!begun || !jm_arrivals_timed(&q->load->arrivals))
+		return JM_FOREVER;
+	advance(&q->load->arrivals, atomic_load(&q->shared->next));
+	return time_of(&q->load->arrivals, begun);
+}
+
+int jm_queue_taken(const struct jm_request_queue *q)
+{
+	return atomic_load(&q->shared->next);
+}
+
+struct jm_answer jm_queue_request(struct jm_request_queue *q, int number)
+{
+	struct jm_arrivals *a = &q->load->arrivals;
+	int64_t arrived = atomic_load(&q->shared->arrived_ns);
+
+	if (jm_arrivals_timed(a)) {
+		advance(a, number);
+		arrived = time_of(a, atomic_load(&q->shared->begin_ns));
+	}
+	return jm_load_request(q->load, number, arrived);
+}
+
+bool jm_queue_peek(struct jm_request_queue *q, int64_t now_ns, int under_way, struct jm_answer *ret)
+{
+	const struct jm_arrivals *a = &q->load->arrivals;
+	int next;
+
+	begin_ns(q, now_ns);
+	atomic_store(&q->shared->seat[q->rank].under_way, under_way);
+	atomic_store(&q->shared->seat[q->rank].full, false);
+	if (a->kind == ARRIVE_CLOSED && under_way >= q->load->answers.running)
+		return false;
+	if (a->kind == ARRIVE_ALL || a->kind == ARRIVE_SINGLE)
+		arrive_together(q, now_ns);
+	next = atomic_load(&q->shared->next);
+	q->waiting = jm_queue_arrived(q, now_ns) - next;
+	if (a->kind != ARRIVE_CLOSED && q->waiting < 1)
+		return false;
+	*ret = a->kind == ARRIVE_CLOSED ? jm_load_request(q->load, next, now_ns)
+					: jm_queue_request(q, next);
+	return true;
+}
+
+/* ---- who takes the next ---------------------------------------------------------------------- */
+
+/* As if the requests that wait were handed out so that all replicas with room then have as many
+ * under way as each other, or one more. */
+bool jm_queue_is_turn(struct jm_request_queue *q, int under_way, bool has_room)
+{
+	struct jm_queue_shared *s = q->shared;
+	int64_t sum = q->waiting + under_way;
+	int n = 1;
+
+	atomic_store(&s->seat[q->rank].full, !has_room);
+	if (!has_room || q->load->arrivals.kind == ARRIVE_CLOSED)
+		return has_room;
+	for (int r = 0; r < q->world; r++) {
+		if (r == q->rank || atomic_load(&s->seat[r].full))
+			continue;
+		sum += atomic_load(&s->seat[r].under_way);
+		n++;
+	}
+	return (int64_t)under_way * n < sum; /* below the mean, rounded up */
+}
+
+bool jm_queue_take(struct jm_request_queue *q, int number)
+{
+	if (!atomic_compare_exchange_strong(&q->shared->next, &number, number + 1))
+		return false;
+	atomic_fetch_add(&q->shared->seat[q->rank].under_way, 1);
+	return true;
+}
+
+void jm_queue_take_next(struct jm_request_queue *q, int64_t now_ns, struct jm_answer *ret)
+{
+	*ret = jm_load_request(q->load, atomic_fetch_add(&q->shared->next, 1), now_ns);
+}
+
+void jm_queue_answered(struct jm_request_queue *q)
+{
+	atomic_fetch_add(&q->shared->answered, 1);
+	atomic_fetch_sub(&q->shared->seat[q->rank].under_way, 1);
+}
+
+uint32_t jm_queue_news(const struct jm_request_queue *q)
+{
+	return atomic_load(&q->shared->news);
+}
+
+void jm_queue_wait(struct jm_request_queue *q, uint32_t news, int64_t ns)
+{
+	jm_gang_memory_wait(&q->shared->news, news, ns);
+}
+
+/* ---- what all have done ---------------------------------------------------------------------- */
+
+void jm_queue_add_tokens(struct jm_request_queue *q, int64_t tokens)
+{
+	atomic_fetch_add(&q->shared->seat[q->rank].tokens, tokens);
+}
+
+void jm_queue_reset_tokens(struct jm_request_queue *q)
+{
+	atomic_store(&q->shared->seat[q->rank].tokens, 0);
+}
+
+int64_t jm_queue_tokens(const struct jm_request_queue *q)
+{
+	int64_t sum = 0;
+
+	for (int r = 0; r < q->world; r++)
+		sum += atomic_load(&q->shared->seat[r].tokens);
+	return sum;
+}
+
+void jm_queue_end_phase(struct jm_request_queue *q)
+{
+	q->ends++;
+	atomic_fetch_add(&q->shared->ends, 1);
+	jm_gang_memory_wake(&q->shared->news);
+}
+
+bool jm_queue_phase_ended(struct jm_request_queue *q)
+{
+	if (atomic_load(&q->shared->ends) == q->ends)
+		return false;
+	q->ends++;
+	return true;
+}
