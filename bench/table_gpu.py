@@ -15,7 +15,7 @@ GRADIENT = {"bf16": "f32", "fp16": "f32", "tf32": "f32", "f32": "f32", "bf16-tru
 TYPE_BYTES = {"bf16": 2, "f32": 4}
 
 METHOD = """\
-Training steps as above, on one GPU; [gpu.md](gpu.md#measurements) has profiles and what was tried.
+Training steps as above, on one GPU; [gpu-kernels.md](gpu-kernels.md) has profiles and what was tried.
 
 - Both sides of a row ran in one call on one card, with the same precision and, unless the row names two, the same batch:
   `python3 bench/gpu/rows.py FOLDER [ROW...]`. All PyTorch programs compile first and end; then joulemark, PyTorch and joulemark
@@ -27,7 +27,7 @@ Training steps as above, on one GPU; [gpu.md](gpu.md#measurements) has profiles 
 - Both sides clip the gradients of transformers, and neither those of ResNets (on card AH joulemark clips them, too).
 - Rows that are *drawn* were not chosen by anybody: `rows.py --drawn 8 --seed N` draws network, depth, width, length and batch.
 - In `bf16` the residual stream of transformers is bf16 in joulemark and f32 in PyTorch's autocast: [engine](engine.md#precision) has the
-  errors against f64 of both, and [gpu.md](gpu.md#time-of-a-step-by-operation) the speed with `--residual f32`.
+  errors against f64 of both, and [gpu-kernels.md](gpu-kernels.md#time-of-a-step-by-operation) the speed with `--residual f32`.
 - In the mode *default* joulemark's results repeat bit by bit; *fast* (`--fast`) also allows algorithms whose results may differ in
   their last bits, as PyTorch's do.
 - A range is that of joulemark's runs, or of PyTorch's windows of 1 s.

@@ -14,8 +14,8 @@
 #include <string.h>
 
 /* Estimates for what hides behind what: bytes/s of an exchange in each direction, by NCCL over
- * links and by transport host (docs/gpu.md, Two GPUs), and the share of the peak at which products
- * run. */
+ * links and by transport host (docs/gpu-scaling.md, Two GPUs), and the share of the peak at which
+ * products run. */
 #define LINK_RATE 150e9
 #define HOST_RATE 30e9
 #define PRODUCTS  0.6

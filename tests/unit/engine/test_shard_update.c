@@ -294,7 +294,7 @@ static void exchanges_hide_behind_enough_products(void **state)
 	for (int i = 0; i < 3; i++) {
 		int sixteen = least_tokens(names[i], "bf16", true);
 
-		assert_in_range(sixteen, 26000, 29000); /* docs/gpu.md */
+		assert_in_range(sixteen, 26000, 29000); /* docs/gpu-scaling.md */
 		assert_in_range(least_tokens(names[i], "bf16", false), 1.5 * sixteen, 2 * sixteen);
 		assert_in_range(least_tokens(names[i], "fp8", true), 1.8 * sixteen, 4 * sixteen);
 		assert_in_range(least_tokens(names[i], "fp8", false), 2.8 * sixteen, 8 * sixteen);

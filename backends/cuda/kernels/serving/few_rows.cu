@@ -131,7 +131,7 @@ static void few_rows_by(const struct cuda_few_rows *p, cudaStream_t stream)
 		R::warps * WARP, 0, stream, *p);
 }
 
-/* The fastest readings of those tried (docs/gpu.md, Serving). */
+/* The fastest readings of those tried (docs/gpu-kernels.md, Serving). */
 template <typename T, typename Y>
 static void few_rows(const struct cuda_few_rows *p, cudaStream_t stream)
 {
