@@ -120,10 +120,17 @@ bool jm_scheduler_has_room(const struct jm_scheduler *s, int input)
 {
 	int pages = pages_of(s, input);
 
+	if (s->unfinished >= s->limits.running)
+		return false;
 	for (int i = s->first_waiting; i < s->n; i++)
 		if (s->request[i].state == JM_REQUEST_WAITING)
 			pages += pages_of(s, known(&s->request[i]));
-	return s->unfinished < s->limits.running && pages <= s->n_free;
+	for (int i = 0; i < s->n_running; i++) {
+		const struct jm_request *r = &s->request[s->running[i]];
+
+		pages += pages_of(s, known(r)) - r->n_pages;
+	}
+	return pages <= s->n_free;
 }
 
 /* The place in `running` before which all arrived earlier. */

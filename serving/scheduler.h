@@ -77,8 +77,8 @@ int jm_scheduler_add(
  */
 int jm_scheduler_add_after(
 	struct jm_scheduler *s, int number, int output, int *ret_number, struct jm_err *err);
-/* Would a request with a prompt of so many tokens run from the next step on, after those that
- * wait? */
+/* Would a request with a prompt of so many tokens run from the next step on, after those that wait,
+ * beside those that run? */
 bool jm_scheduler_has_room(const struct jm_scheduler *s, int input);
 /* Ends a request that waits or runs; between a step and its completion the step still has its
  * rows. */

@@ -23,6 +23,9 @@ struct world {
 	int first;	    /* those before it have ended */
 	uint64_t seed;
 	int preempted, cancelled;
+	int latest;    /* request that arrived just before the step; -1 = none */
+	bool has_room; /* what the scheduler said of it */
+	int roomy;     /* steps for whose latest request there was room */
 };
 
 static int draw(struct world *w, int below)
@@ -102,11 +105,24 @@ static void check_size(const struct jm_piece *piece, int n, int rows)
 	assert_true(smaller - answers < rows - smaller);
 }
 
+/* A request begins with the next step where there was room for it, and only there. */
+static void check_room(struct world *w)
+{
+	bool runs = w->latest >= 0 &&
+		    jm_scheduler_request(w->s, w->latest)->state == JM_REQUEST_RUNNING;
+
+	if (w->latest >= 0)
+		assert_int_equal(runs, w->has_room);
+	w->roomy += runs;
+	w->latest = -1;
+}
+
 static void step(struct world *w)
 {
 	const struct jm_piece *piece;
 	int n = jm_scheduler_step(w->s, &piece), rows = 0;
 
+	check_room(w);
 	assert_true(n > 0 || !jm_scheduler_unfinished(w->s));
 	assert_in_range(n, 0, RUNNING);
 	for (int i = 0; i < n; i++) {
@@ -132,8 +148,10 @@ static int arrive(struct world *w)
 	int input = 1 + draw(w, 30), output = 1 + draw(w, 18), number, before;
 
 	before = jm_scheduler_requests(w->s);
+	w->has_room = jm_scheduler_has_room(w->s, input);
 	assert_ok(jm_scheduler_add(w->s, input, output, &number, &err), err);
 	assert_int_equal(number, before);
+	w->latest = number;
 	return 1;
 }
 
@@ -165,13 +183,18 @@ static void no_page_leaks_or_has_two_owners(void **unused)
 
 	(void)unused;
 	w->seed = 3;
+	w->latest = -1;
 	assert_ok(jm_scheduler_new(&limits, &w->s, &err), err);
 	for (int round = 0, n = 0; n < REQUESTS || jm_scheduler_unfinished(w->s); round++) {
+		int most = round / 1000 % 2 ? 5 : 20; /* with 5 there may be room */
+
 		n = jm_scheduler_requests(w->s);
-		while (n < REQUESTS && jm_scheduler_unfinished(w->s) < 20 && draw(w, 2))
+		while (n < REQUESTS && jm_scheduler_unfinished(w->s) < most && draw(w, 2))
 			n += arrive(w);
-		if (n && draw(w, 50) == 0)
+		if (n && draw(w, 50) == 0) {
 			jm_scheduler_cancel(w->s, n - 1 - draw(w, n < 20 ? n : 20));
+			w->latest = -1;
+		}
 		step(w);
 		if (round % 16 == 0)
 			check_owners(w);
@@ -181,6 +204,7 @@ static void no_page_leaks_or_has_two_owners(void **unused)
 	check_ends(w);
 	assert_true(w->preempted > 10000); /* else the test tests little */
 	assert_true(w->cancelled > 10000);
+	assert_true(w->roomy > 10000);
 	jm_scheduler_free(w->s);
 	free(w);
 }
