@@ -134,7 +134,6 @@ def test_decode_has_the_prompts_of_each_replica(tmp_path):
 
 @pytest.mark.parametrize("options, said", [
     (["--listen", "127.0.0.1:0"], "answered by one rank; omit --ranks"),
-    (["--arrival", "poisson", "--rate", "max", "--ttft", "1s"], "looked for by one rank; omit --ranks"),
     (["--hold-power", "100"], "omit it or --ranks"),
 ])
 def test_what_is_of_one_rank_is_refused(options, said):

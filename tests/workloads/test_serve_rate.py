@@ -57,10 +57,11 @@ def test_the_rate_is_that_at_which_a_queue_reaches_the_bound(tmp_path):
     assert f"{found['kept']:.4g} requests/s" in r["note"]
 
 
-def test_the_run_has_the_rate_that_was_found(tmp_path):
+@pytest.mark.parametrize("ranks", ["1", "2"])
+def test_the_run_has_the_rate_that_was_found(tmp_path, ranks):
     path = tmp_path / "requests.csv"
     for bound in "50ms", "500ms", "5s":  # a busy machine keeps the first at no rate
-        done = jm(*SERVE, "--device", "ref", "--seconds", "4", "--input-tokens", "8", "--output-tokens", "4", "--ttft", bound, *MAX,
+        done = jm(*SERVE, "--device", "ref", "--ranks", ranks, "--seconds", "4", "--input-tokens", "8", "--output-tokens", "4", "--ttft", bound, *MAX,
                   "--requests-csv", path, "--json", "-", timeout=600)
         if "No rate keeps" not in done.stderr:
             break

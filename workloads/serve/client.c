@@ -267,7 +267,7 @@ static int client_setup(struct jm_work *work, void **ret_state, struct jm_err *e
 		code = connect_to(c, err);
 	if (!code && c->load.finds_rate)
 		code = jm_rate_search(&(struct jm_rate_server){c, &c->load, work->sleeper->clock,
-					      restart, search_step, unfinished, c->failure},
+					      restart, search_step, unfinished, c->failure, NULL},
 			err);
 	if (code)
 		return code;

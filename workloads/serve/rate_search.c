@@ -10,13 +10,35 @@
 	20 /* a trial lasts this many times --ttft at least: a queue that grows by 5 % of it exceeds the bound */
 #define ALLOWED 0.01 /* of the requests may be beyond a bound */
 
+static const struct jm_answers *answers_of(const struct jm_rate_server *s)
+{
+	return s->gang ? s->gang->answers : &s->load->answers;
+}
+
+static bool judges(const struct jm_rate_server *s)
+{
+	return !s->gang || !s->gang->rank;
+}
+
 /* So many more than the 99th percentile allows are late that the rest of a trial cannot change its
  * end. */
+static double allowed(const struct jm_rate_server *s)
+{
+	return ALLOWED * s->load->most + 1;
+}
+
 static bool is_lost(const struct jm_rate_server *s)
+{
+	return jm_answers_late(answers_of(s), jm_clock_now(s->clock)) > allowed(s);
+}
+
+static bool is_over(const struct jm_rate_server *s)
 {
 	const struct jm_load *l = s->load;
 
-	return jm_answers_late(&l->answers, jm_clock_now(s->clock)) > ALLOWED * l->most + 1;
+	if (s->gang)
+		return s->gang->is_over(s->arg, allowed(s));
+	return is_lost(s) || (l->answers.n >= l->most && !s->unfinished(s->arg));
 }
 
 /* Answers the first `most` requests of the load. */
@@ -27,9 +49,14 @@ static int run(const struct jm_rate_server *s, double rate, int most, struct jm_
 	if (code)
 		return code;
 	jm_load_restart(s->load, rate, most);
-	while (!code && !is_lost(s) && (s->load->answers.n < most || s->unfinished(s->arg)))
+	while (!code && !is_over(s))
 		code = s->step(s->arg, err);
-	return code;
+	return code || !s->gang ? code : s->gang->gather(s->arg, err);
+}
+
+static int share(const struct jm_rate_server *s, void *value, size_t bytes, struct jm_err *err)
+{
+	return s->gang ? s->gang->share(s->arg, value, bytes, err) : 0;
 }
 
 /* 1: it keeps the bounds. 0: it does not. */
@@ -37,17 +64,23 @@ static int try_rate(const struct jm_rate_server *s, double rate, struct jm_err *
 {
 	double ttft = s->load->answers.ttft, least = isnan(ttft) ? 0 : ceil(BOUNDS * ttft * rate);
 	int most = least > s->load->trial ? (int)fmin(least, 1e6) : s->load->trial;
-	int code = run(s, rate, most, err);
+	int code = run(s, rate, most, err), kept = 0;
 
+	if (!code && judges(s))
+		kept = !is_lost(s) && jm_answers_keep_bounds(answers_of(s)) == 1;
+	if (!code)
+		code = share(s, &kept, sizeof(kept), err);
 	if (code)
 		return code < 0 ? code : JM_EIO;
-	return !is_lost(s) && jm_answers_keep_bounds(&s->load->answers) == 1;
+	return kept;
 }
 
 /* A request that is alone has the shortest times. */
-static int check_alone(const struct jm_answers *a, const char *failure, struct jm_err *err)
+static int check_alone(const struct jm_rate_server *s, struct jm_err *err)
 {
-	const struct jm_answer *one = &a->answer[0];
+	const struct jm_answers *a = &s->load->answers;
+	const struct jm_answer *one = &answers_of(s)->answer[0];
+	const char *failure = s->failure;
 
 	if (one->state != JM_ANSWER_DONE)
 		return jm_err_set(err, JM_EIO, "The first request of --rate max failed%s%s.",
@@ -69,26 +102,29 @@ static int check_alone(const struct jm_answers *a, const char *failure, struct j
 	return 0;
 }
 
-/* Requests per second if --running ones took no longer than one that is alone; ret_least: if nearly
- * all were alone. */
-static int best_rate(
-	const struct jm_rate_server *s, double *ret, double *ret_least, struct jm_err *err)
+/* Requests per second if --running ones took no longer than one that is alone; least: if nearly all
+ * were alone. */
+struct rates {
+	double best, least;
+};
+
+static int rates_of_one(const struct jm_rate_server *s, struct rates *ret, struct jm_err *err)
 {
-	const struct jm_answers *a = &s->load->answers;
-	double ttft = a->ttft, tpot = a->tpot;
+	struct jm_answers *a = &s->load->answers;
+	double ttft = a->ttft, tpot = a->tpot, latency;
 	int code = 0;
 
-	s->load->answers.ttft = s->load->answers.tpot = NAN; /* however long it takes */
-	for (int i = 0; i < 2 && !code; i++)		     /* the first may load code */
+	a->ttft = a->tpot = NAN;	     /* however long it takes */
+	for (int i = 0; i < 2 && !code; i++) /* the first may load code */
 		code = run(s, 1e6, 1, err);
-	s->load->answers.ttft = ttft;
-	s->load->answers.tpot = tpot;
-	if (code)
-		return code;
-	code = check_alone(a, s->failure, err);
-	*ret = a->running / jm_answer_latency(&a->answer[0]);
-	*ret_least = IDLE / jm_answer_latency(&a->answer[0]);
-	return code;
+	a->ttft = ttft;
+	a->tpot = tpot;
+	if (!code && judges(s)) {
+		code = check_alone(s, err);
+		latency = jm_answer_latency(&answers_of(s)->answer[0]);
+		*ret = (struct rates){answers_of(s)->running / latency, IDLE / latency};
+	}
+	return code ? code : share(s, ret, sizeof(*ret), err);
 }
 
 /* The next rate between one that keeps the bounds (0 = none yet) and one that breaks them (INFINITY
@@ -103,11 +139,12 @@ static double next_rate(double kept, double broken)
 int jm_rate_search(const struct jm_rate_server *s, struct jm_err *err)
 {
 	struct jm_rate_found *found = &s->load->found;
-	double rate = 0, least = 0;
-	int code = best_rate(s, &rate, &least, err);
+	struct rates of_one = {0};
+	int code = rates_of_one(s, &of_one, err);
+	double rate = of_one.best;
 
 	*found = (struct jm_rate_found){.kept = 0, .broken = INFINITY};
-	while (!code && found->trials < TRIALS && rate >= least &&
+	while (!code && found->trials < TRIALS && rate >= of_one.least &&
 		!(found->broken <= NEAR * found->kept)) {
 		int kept = try_rate(s, rate, err);
 

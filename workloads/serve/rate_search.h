@@ -9,6 +9,18 @@
 #include "base/clock.h"
 #include "request_load.h"
 
+/* Of several ranks that answer together: each searches, and rank 0 judges. */
+struct jm_rate_gang {
+	int rank;
+	const struct jm_answers *answers; /* rank 0: of all, since the latest `gather` */
+	/* Is a trial of load->most requests over: are all answered, or are more than `allowed`
+	 * late? The same for all, if not at the same time. */
+	bool (*is_over)(void *arg, double allowed);
+	int (*gather)(void *arg, struct jm_err *err);
+	/* The value becomes that of rank 0. */
+	int (*share)(void *arg, void *value, size_t bytes, struct jm_err *err);
+};
+
 /* Who answers. */
 struct jm_rate_server {
 	void *arg;
@@ -21,6 +33,8 @@ struct jm_rate_server {
 	int (*step)(void *arg, struct jm_err *err);
 	int (*unfinished)(const void *arg); /* requests under way */
 	const char *failure; /* why the latest request failed; NULL = such a server says none */
+	const struct jm_rate_gang
+		*gang; /* NULL = one rank alone, whose answers are those of `load` */
 };
 
 /*

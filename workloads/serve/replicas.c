@@ -27,9 +27,6 @@ int jm_replicas_check(struct serve *s, struct jm_err *err)
 		return jm_err_set(err, JM_EUSAGE,
 			"Clients of --listen are answered by one rank; omit --ranks, or start one "
 			"server for each device.");
-	if (s->load.finds_rate)
-		return jm_err_set(err, JM_EUSAGE,
-			"--rate max is looked for by one rank; omit --ranks, or give a rate.");
 	if (!isnan(jm_values_number(work->options, "hold-power")))
 		return jm_err_set(err, JM_EUSAGE,
 			"--hold-power pauses between the steps of one rank; omit it or --ranks.");
@@ -106,6 +103,26 @@ int jm_replicas_agree(struct serve *s, bool *more, struct jm_err *err)
 	else if (!*more)
 		jm_queue_end_phase(&s->queue);
 	return *more ? 0 : end_phase(s, err);
+}
+
+int jm_replicas_restart(struct serve *s, struct jm_err *err)
+{
+	int code = s->queue.shared ? meet(s, err) : 0;
+
+	if (code || !s->queue.shared)
+		return code;
+	if (!s->work->rank)
+		jm_queue_reset(&s->queue);
+	jm_queue_restart(&s->queue);
+	return meet(s, err);
+}
+
+static bool is_over(void *state, double allowed)
+{
+	struct serve *s = state;
+	int64_t now = jm_clock_now(s->work->sleeper->clock);
+
+	return jm_queue_is_over(&s->queue, now, jm_answers_late(&s->load.answers, now), allowed);
 }
 
 double jm_replicas_uncredited(struct serve *s)
@@ -268,6 +285,8 @@ static int gather_answers(struct serve *s, struct jm_err *err)
 	struct parcel own, other = {0};
 	int code = pack(s, &own, err);
 
+	jm_answers_close(&s->gathered);
+	s->gathered = (struct jm_answers){0};
 	if (s->work->rank) {
 		code = code ? code : move(s, 0, &own, err);
 		discard(&own);
@@ -286,6 +305,30 @@ static int gather_answers(struct serve *s, struct jm_err *err)
 	}
 	discard(&own);
 	return code ? code : check_complete(s, err);
+}
+
+static int gather_trial(void *state, struct jm_err *err)
+{
+	struct serve *s = state;
+
+	s->ended_ns = jm_clock_now(s->work->sleeper->clock);
+	return gather_answers(s, err);
+}
+
+static int share(void *state, void *value, size_t bytes, struct jm_err *err)
+{
+	const struct serve *s = state;
+
+	return jm_comm_from_first(&s->gang.control, value, bytes, err);
+}
+
+struct jm_rate_gang jm_replicas_of_search(const struct serve *s)
+{
+	return (struct jm_rate_gang){.rank = s->work->rank,
+		.answers = &s->gathered,
+		.is_over = is_over,
+		.gather = gather_trial,
+		.share = share};
 }
 
 static int gather_shares(struct serve *s, struct jm_err *err)

@@ -7,6 +7,7 @@
 #ifndef JM_REPLICAS_H
 #define JM_REPLICAS_H
 
+#include "rate_search.h"
 #include "serve_state.h"
 
 /* Before anything is opened: JM_EUSAGE, JM_ENOSUP: the options are of one rank alone. */
@@ -21,6 +22,10 @@ int jm_replicas_memory(struct serve *s, size_t *ret, struct jm_err *err);
  * begins. Where *more becomes false, all have taken the tokens of their steps when this returns.
  */
 int jm_replicas_agree(struct serve *s, bool *more, struct jm_err *err);
+/* Between trials of --rate max: the requests begin anew. */
+int jm_replicas_restart(struct serve *s, struct jm_err *err);
+/* How the ranks search together; for several. */
+struct jm_rate_gang jm_replicas_of_search(const struct serve *s);
 /* Tokens of all that no step has returned so far; for rank 0. */
 double jm_replicas_uncredited(struct serve *s);
 /* After the last step: rank 0 gets the requests of all, at the index of their number, and how full

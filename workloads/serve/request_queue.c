@@ -11,6 +11,7 @@ struct seat {
 	_Alignas(64) _Atomic int under_way;
 	_Atomic bool full; /* when it last looked it had no room for a request that waited */
 	_Atomic int64_t tokens;
+	_Atomic int late; /* requests, in a trial of --rate max */
 };
 
 /* All zero at first. */
@@ -24,6 +25,7 @@ struct jm_queue_shared {
 	_Atomic int64_t arrived_ns;
 	_Alignas(64) _Atomic uint32_t news;
 	_Atomic uint32_t ends;
+	_Atomic bool lost; /* too many requests of a trial are late */
 	struct seat seat[JM_RANKS_MOST];
 };
 
@@ -37,8 +39,6 @@ int jm_queue_open(struct jm_request_queue *q, const struct jm_work *work, struct
 		return code;
 	*q = (struct jm_request_queue){
 		.shared = memory, .rank = work->rank, .world = work->world, .load = load};
-	jm_arrivals_plan(&load->arrivals);
-	q->seen = load->arrivals;
 	return 0;
 }
 
@@ -50,12 +50,11 @@ void jm_queue_close(struct jm_request_queue *q)
 
 /* ---- arrivals -------------------------------------------------------------------------------- */
 
-static int64_t begin_ns(struct jm_request_queue *q, int64_t now_ns)
+static void begin(struct jm_request_queue *q, int64_t now_ns)
 {
-	int64_t begun = 0;
+	int64_t not_yet = 0;
 
-	return atomic_compare_exchange_strong(&q->shared->begin_ns, &begun, now_ns) ? now_ns
-										    : begun;
+	atomic_compare_exchange_strong(&q->shared->begin_ns, &not_yet, now_ns);
 }
 
 static int64_t time_of(const struct jm_arrivals *a, int64_t begun)
@@ -87,27 +86,46 @@ static void arrive_together(struct jm_request_queue *q, int64_t now_ns)
 	jm_gang_memory_wake(&s->news);
 }
 
+static void plan(struct jm_request_queue *q)
+{
+	if (q->planned)
+		return;
+	jm_arrivals_plan(&q->load->arrivals);
+	q->seen = q->late = q->load->arrivals;
+	q->planned = true;
+}
+
+/* Timed: requests that have arrived by then; `a` becomes that of the next. */
+static int arrived_by(struct jm_request_queue *q, struct jm_arrivals *a, int64_t t_ns)
+{
+	int64_t begun = atomic_load(&q->shared->begin_ns);
+
+	while ((!q->load->most || a->next < q->load->most) && time_of(a, begun) <= t_ns)
+		advance(a, a->next + 1);
+	return a->next;
+}
+
 int jm_queue_arrived(struct jm_request_queue *q, int64_t now_ns)
 {
-	int64_t begun;
-
+	plan(q);
+	begin(q, now_ns);
 	if (q->load->arrivals.kind == ARRIVE_CLOSED)
 		return atomic_load(&q->shared->next);
 	if (!jm_arrivals_timed(&q->load->arrivals))
 		return atomic_load(&q->shared->arrived);
-	begun = begin_ns(q, now_ns);
-	while (time_of(&q->seen, begun) <= now_ns)
-		advance(&q->seen, q->seen.next + 1);
-	return q->seen.next;
+	return arrived_by(q, &q->seen, now_ns);
 }
 
 int64_t jm_queue_next_ns(struct jm_request_queue *q)
 {
 	int64_t begun = atomic_load(&q->shared->begin_ns);
+	int next = atomic_load(&q->shared->next);
 
-	if (!begun || !jm_arrivals_timed(&q->load->arrivals))
+	if (!begun || !jm_arrivals_timed(&q->load->arrivals) ||
+		(q->load->most && next >= q->load->most))
 		return JM_FOREVER;
-	advance(&q->load->arrivals, atomic_load(&q->shared->next));
+	plan(q);
+	advance(&q->load->arrivals, next);
 	return time_of(&q->load->arrivals, begun);
 }
 
@@ -133,7 +151,8 @@ bool jm_queue_peek(struct jm_request_queue *q, int64_t now_ns, int under_way, st
 	const struct jm_arrivals *a = &q->load->arrivals;
 	int next;
 
-	begin_ns(q, now_ns);
+	plan(q);
+	begin(q, now_ns);
 	atomic_store(&q->shared->seat[q->rank].under_way, under_way);
 	atomic_store(&q->shared->seat[q->rank].full, false);
 	if (a->kind == ARRIVE_CLOSED && under_way >= q->load->answers.running)
@@ -186,8 +205,11 @@ void jm_queue_take_next(struct jm_request_queue *q, int64_t now_ns, struct jm_an
 
 void jm_queue_answered(struct jm_request_queue *q)
 {
-	atomic_fetch_add(&q->shared->answered, 1);
+	int n = 1 + atomic_fetch_add(&q->shared->answered, 1);
+
 	atomic_fetch_sub(&q->shared->seat[q->rank].under_way, 1);
+	if (n == q->load->most)
+		jm_gang_memory_wake(&q->shared->news);
 }
 
 uint32_t jm_queue_news(const struct jm_request_queue *q)
@@ -198,6 +220,57 @@ uint32_t jm_queue_news(const struct jm_request_queue *q)
 void jm_queue_wait(struct jm_request_queue *q, uint32_t news, int64_t ns)
 {
 	jm_gang_memory_wait(&q->shared->news, news, ns);
+}
+
+/* ---- trials ---------------------------------------------------------------------------------- */
+
+void jm_queue_reset(struct jm_request_queue *q)
+{
+	struct jm_queue_shared *s = q->shared;
+
+	atomic_store(&s->begin_ns, 0);
+	atomic_store(&s->next, 0);
+	atomic_store(&s->arrived, 0);
+	atomic_store(&s->claimed, 0);
+	atomic_store(&s->answered, 0);
+	atomic_store(&s->lost, false);
+	for (int r = 0; r < q->world; r++) {
+		atomic_store(&s->seat[r].under_way, 0);
+		atomic_store(&s->seat[r].full, false);
+		atomic_store(&s->seat[r].tokens, 0);
+		atomic_store(&s->seat[r].late, 0);
+	}
+}
+
+void jm_queue_restart(struct jm_request_queue *q)
+{
+	q->planned = false;
+}
+
+/* Requests that none has taken though their time to the first token is over. */
+static int late_in_queue(struct jm_request_queue *q, int64_t now_ns)
+{
+	double ttft = q->load->answers.ttft;
+	int n;
+
+	if (isnan(ttft) || !atomic_load(&q->shared->begin_ns))
+		return 0;
+	plan(q);
+	n = arrived_by(q, &q->late, now_ns - (int64_t)(ttft * 1e9)) - atomic_load(&q->shared->next);
+	return n > 0 ? n : 0;
+}
+
+bool jm_queue_is_over(struct jm_request_queue *q, int64_t now_ns, int late, double allowed)
+{
+	struct jm_queue_shared *s = q->shared;
+	int sum = late_in_queue(q, now_ns);
+
+	atomic_store(&s->seat[q->rank].late, late);
+	for (int r = 0; r < q->world; r++)
+		sum += atomic_load(&s->seat[r].late);
+	if (sum > allowed && !atomic_exchange(&s->lost, true))
+		jm_gang_memory_wake(&s->news);
+	return atomic_load(&s->lost) || atomic_load(&s->answered) >= q->load->most;
 }
 
 /* ---- what all have done ---------------------------------------------------------------------- */

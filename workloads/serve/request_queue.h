@@ -20,9 +20,11 @@ struct jm_request_queue {
 	struct jm_queue_shared *shared; /* NULL = there is no queue: one replica alone */
 	int rank, world;
 	struct jm_load *load;
-	struct jm_arrivals seen; /* timed: of the first request that has not arrived yet */
-	int waiting;		 /* requests, when it was looked at */
-	uint32_t ends;		 /* of phases, so far */
+	/* timed: of the first request that has not arrived yet; of the first that is not late */
+	struct jm_arrivals seen, late;
+	bool planned;  /* these, and those of the load, have a time */
+	int waiting;   /* requests, when it was looked at */
+	uint32_t ends; /* of phases, so far */
 };
 
 /* All replicas open it, before any of them takes a request. fd: of the file that they share
@@ -58,6 +60,15 @@ struct jm_answer jm_queue_request(struct jm_request_queue *q, int number);
 uint32_t jm_queue_news(const struct jm_request_queue *q);
 /* Sleeps until there are news, for ns at most. */
 void jm_queue_wait(struct jm_request_queue *q, uint32_t news, int64_t ns);
+
+/*
+ * Trials of --rate max. reset: by rank 0 while the others wait; the requests begin anew. restart:
+ * by each, after it and before it takes one. over: load->most requests are answered, or more than
+ * `allowed` are late: `late` of this replica, and those that none has taken.
+ */
+void jm_queue_reset(struct jm_request_queue *q);
+void jm_queue_restart(struct jm_request_queue *q);
+bool jm_queue_is_over(struct jm_request_queue *q, int64_t now_ns, int late, double allowed);
 
 /* Tokens that this replica has made, added to those before. */
 void jm_queue_add_tokens(struct jm_request_queue *q, int64_t tokens);

@@ -397,7 +397,9 @@ static int restart(void *state, struct jm_err *err)
 	jm_scheduler_free(s->scheduler);
 	s->scheduler = NULL;
 	s->awaited_more = false; /* the next step follows none of the requests before */
-	return code ? code : jm_scheduler_new(&s->limits, &s->scheduler, err);
+	if (!code)
+		code = jm_scheduler_new(&s->limits, &s->scheduler, err);
+	return code ? code : jm_replicas_restart(s, err);
 }
 
 static int unfinished(const void *state)
@@ -407,12 +409,14 @@ static int unfinished(const void *state)
 
 static int find_rate(struct serve *s, struct jm_err *err)
 {
+	const struct jm_rate_gang gang = jm_replicas_of_search(s);
 	const struct jm_rate_server server = {.arg = s,
 		.load = &s->load,
 		.clock = s->work->sleeper->clock,
 		.restart = restart,
 		.step = step_of_setup,
-		.unfinished = unfinished};
+		.unfinished = unfinished,
+		.gang = s->queue.shared ? &gang : NULL};
 	int code = jm_rate_search(&server, err);
 
 	jm_load_note(&s->load, s->work->note, sizeof(s->work->note));

@@ -211,6 +211,44 @@ static void requests_are_those_of_one_server_at_the_same_times(void **state)
 	close_gang(&g);
 }
 
+/* Nobody takes any: one that waits longer than the bound is late. */
+static void a_trial_ends_when_too_many_wait_or_all_are_answered(void **state)
+{
+	struct jm_load load = load_of(ARRIVE_POISSON, 1, 4);
+	struct jm_answer last;
+	struct gang g;
+
+	(void)state;
+	load.most = 30;
+	load.answers.ttft = 0.005;
+	open_gang(&g, 2, &load);
+	for (int trial = 0; trial < 2; trial++) {
+		int n = 0;
+
+		assert_false(jm_queue_peek(&g.queue[1], T0, 0, &last)); /* begins */
+		while (jm_queue_arrived(&g.queue[0], T0 + n * MS) < 11)
+			n++;
+		for (int ms = 0; ms < n + 5; ms++) /* ten arrive before n ms, or fewer */
+			assert_false(jm_queue_is_over(&g.queue[ms % 2], T0 + ms * MS, 0, 10));
+		assert_true(jm_queue_is_over(&g.queue[0], T0 + (n + 5) * MS, 0, 10));
+		assert_true(jm_queue_is_over(&g.queue[1], T0, 0, 10)); /* told by the other */
+		jm_queue_reset(&g.queue[0]);
+		for (int r = 0; r < 2; r++) {
+			g.load[r].arrivals = load.arrivals;
+			jm_queue_restart(&g.queue[r]);
+		}
+	}
+	assert_false(jm_queue_peek(&g.queue[1], T0, 0, &last));
+	assert_int_equal(take(&g, 0, T0 + JM_SECOND, 64, &last), 15);
+	assert_int_equal(take(&g, 1, T0 + JM_SECOND, 64, &last), 15); /* and no more come */
+	answer(&g, 0, 15);
+	assert_false(jm_queue_is_over(&g.queue[1], T0 + JM_SECOND, 3, 10));
+	answer(&g, 1, 15);
+	assert_true(jm_queue_is_over(&g.queue[0], T0 + JM_SECOND, 0, 10));
+	assert_true(jm_queue_next_ns(&g.queue[0]) == JM_FOREVER);
+	close_gang(&g);
+}
+
 #define NUMBERS 20000
 
 struct racer {
@@ -297,6 +335,7 @@ int main(void)
 		cmocka_unit_test(one_at_a_time_is_one_of_all_replicas),
 		cmocka_unit_test(closed_arrivals_follow_the_answers_of_each_replica),
 		cmocka_unit_test(requests_are_those_of_one_server_at_the_same_times),
+		cmocka_unit_test(a_trial_ends_when_too_many_wait_or_all_are_answered),
 		cmocka_unit_test(each_request_is_taken_once_by_replicas_that_race),
 		cmocka_unit_test(the_end_of_a_phase_wakes_a_replica_and_is_seen_once),
 	};
