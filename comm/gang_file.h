@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The file that the ranks of one host share: transport `local` has its beginning, `host` what is
  * behind JM__HOST_FROM, and gang_memory.h what is behind JM__SHARED_FROM. It is sparse: of all only
- * pages that were written take memory. `local` of JM_RANKS_MOST ranks extends over 35 GB of it, and
- * over 0.3 GB for each of its splits. */
+ * pages that were written take memory. `local` of JM_RANKS_MOST ranks extends over 1.4 GB of it,
+ * and over 0.3 GB for each of its splits. */
 #ifndef JM_COMM_GANG_FILE_H
 #define JM_COMM_GANG_FILE_H
 

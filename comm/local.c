@@ -330,7 +330,7 @@ static int local_open(const struct jm_comm_place *place, void **ret_state, struc
 	}
 	l->fd = fcntl(place->fd, F_DUPFD_CLOEXEC, 0);
 	l->seat = l->map;
-	l->pairs = (struct jm__pairs){.pair = (struct jm__pair *)(void *)&l->seat[l->world],
+	l->pairs = (struct jm__pairs){.pair = (char *)&l->seat[l->world],
 		.all = l->world,
 		.rank = l->rank,
 		.has_left = has_left,

@@ -10,7 +10,8 @@
 #include <string.h>
 #include <time.h>
 
-#define SLOT_BYTES ((size_t)64 << 10)
+#define SLOT_BYTES ((size_t)64 << 10) /* at most */
+#define ALL_BYTES  ((size_t)1 << 30)  /* slots of all pairs, which may all be in use */
 #define SLOTS	   2
 #define SPINS	   2000
 #define NAP_NS	   20000 /* between looks after so many spins */
@@ -21,26 +22,45 @@
 struct jm__pair {
 	_Alignas(64) _Atomic uint32_t posted;
 	_Alignas(64) _Atomic uint32_t taken;
-	_Alignas(64) char slot[SLOTS][SLOT_BYTES];
+	_Alignas(64) char slot[]; /* SLOTS of slot_bytes */
 };
 
 /* One way of an exchange. */
 struct way {
 	struct jm__pair *pair;
+	size_t slot_bytes;
 	char *data;
 	size_t bytes, done;
 };
 
+/* A multiple of a cache line. */
+static size_t slot_bytes(int world)
+{
+	size_t share = ALL_BYTES / SLOTS / ((size_t)world * (size_t)world) / 64 * 64;
+
+	return share < SLOT_BYTES ? share : SLOT_BYTES;
+}
+
+static size_t pair_bytes(int world)
+{
+	return sizeof(struct jm__pair) + SLOTS * slot_bytes(world);
+}
+
 size_t jm__pairs_bytes(int world)
 {
-	return (size_t)world * (size_t)world * sizeof(struct jm__pair);
+	return (size_t)world * (size_t)world * pair_bytes(world);
 }
 
 static size_t piece_of(const struct way *w)
 {
 	size_t rest = w->bytes - w->done;
 
-	return rest < SLOT_BYTES ? rest : SLOT_BYTES;
+	return rest < w->slot_bytes ? rest : w->slot_bytes;
+}
+
+static char *slot_of(const struct way *w, uint32_t piece)
+{
+	return w->pair->slot + piece % SLOTS * w->slot_bytes;
 }
 
 static bool post(struct way *w)
@@ -49,7 +69,7 @@ static bool post(struct way *w)
 
 	if (w->done == w->bytes || n - atomic_load(&w->pair->taken) == SLOTS)
 		return false;
-	memcpy(w->pair->slot[n % SLOTS], w->data + w->done, piece_of(w));
+	memcpy(slot_of(w, n), w->data + w->done, piece_of(w));
 	w->done += piece_of(w);
 	atomic_store(&w->pair->posted, n + 1);
 	return true;
@@ -61,7 +81,7 @@ static bool take(struct way *w)
 
 	if (w->done == w->bytes || n == atomic_load(&w->pair->posted))
 		return false;
-	memcpy(w->data + w->done, w->pair->slot[n % SLOTS], piece_of(w));
+	memcpy(w->data + w->done, slot_of(w, n), piece_of(w));
 	w->done += piece_of(w);
 	atomic_store(&w->pair->taken, n + 1);
 	return true;
@@ -83,13 +103,16 @@ static int pause_for(struct jm__pairs *p, int rank, long *looks, struct jm_err *
 
 static struct jm__pair *pair_of(const struct jm__pairs *p, int from, int to)
 {
-	return &p->pair[p->member[from] * p->all + p->member[to]];
+	size_t i = (size_t)p->member[from] * (size_t)p->all + (size_t)p->member[to];
+
+	return (struct jm__pair *)(void *)(p->pair + i * pair_bytes(p->all));
 }
 
 int jm__pairs_exchange(struct jm__pairs *p, const struct jm_transfer *t, struct jm_err *err)
 {
 	size_t bytes = t->count * jm_comm_type_bytes(t->type);
-	struct way out = {.data = (char *)(uintptr_t)t->from}, in = {.data = t->to};
+	struct way out = {.data = (char *)(uintptr_t)t->from, .slot_bytes = slot_bytes(p->all)},
+		   in = {.data = t->to, .slot_bytes = out.slot_bytes};
 	long looks = 0;
 	int code = 0;
 

@@ -6,17 +6,16 @@
 
 #include "comm.h"
 
-struct jm__pair;
-
 /* Pairs of ranks; shared by all of them. */
 struct jm__pairs {
-	struct jm__pair *pair; /* [all][all]: from, to */
+	char *pair; /* [all][all]: from, to; see jm__pairs_bytes */
 	int all, rank;
 	int member[JM_RANKS_MOST]; /* of a group: its ranks among all; of all: each itself */
 	bool (*has_left)(void *arg, int rank);
 	void *arg;
 };
 
+/* At most 1.2 GB: the more ranks, the smaller the slots of a pair. */
 size_t jm__pairs_bytes(int world);
 /* A JM_SEND_RECEIVE: both ways at the same time. */
 int jm__pairs_exchange(struct jm__pairs *p, const struct jm_transfer *t, struct jm_err *err);

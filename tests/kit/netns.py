@@ -19,6 +19,13 @@ def why_not():
     return None if done.returncode == 0 else f"no network namespace can be made: {done.stderr.strip()}"
 
 
+# Removes the hosts and ends what runs in them once its standard input ends: at the end of close(), or of a program that is killed.
+KEEPER = """
+read nothing
+for name; do ip netns pids "$name" | xargs -r kill -KILL; ip netns del "$name"; done
+"""
+
+
 def ip(*words):
     subprocess.run(["ip", *map(str, words)], check=True, capture_output=True, text=True)
 
@@ -30,6 +37,8 @@ class Hosts:
         self.mark = os.getpid() % 200 + 1
         self.names = [f"jm{os.getpid()}{letter}" for letter in "ab"]
         self.address = [f"10.77.{self.mark}.{i + 1}" for i in range(2)]
+        self.keeper = subprocess.Popen(["sh", "-c", KEEPER, "sh", *self.names], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                                       stderr=subprocess.DEVNULL, start_new_session=True)
         for name in self.names:
             ip("netns", "add", name)
         ends = [f"jm{os.getpid() % 100000}{letter}" for letter in "ab"]
@@ -41,8 +50,8 @@ class Hosts:
         self.ends = ends
 
     def close(self):
-        for name in self.names:
-            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+        self.keeper.stdin.close()
+        self.keeper.wait()
 
     def command(self, i, words, more=()):
         """The words that run a command on host i, whose name is host-a or host-b; more: options of unshare."""

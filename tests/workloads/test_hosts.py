@@ -397,26 +397,54 @@ def test_ctrl_c_twice_at_an_agent_ends_both(hosts):
     assert gang.nothing_is_left()
 
 
+MAKES_HOSTS = """
+import netns, subprocess, sys
+hosts = netns.Hosts()
+subprocess.Popen(hosts.command(0, ["sleep", "600"]))
+print(*hosts.names, flush=True)
+sys.stdin.read()
+"""
+
+
+def spaces():
+    return subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout.split()
+
+
+def test_hosts_of_a_killed_program_end_with_what_runs_in_them(hosts):
+    del hosts  # or the reason why there are none
+    mark = f"JM_TEST_MARK={random.getrandbits(64):x}"
+    program = subprocess.Popen([sys.executable, "-c", MAKES_HOSTS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                               env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **dict([mark.split("=")])})
+    names = set(program.stdout.readline().split())
+    assert names <= set(spaces())
+    wait_for(lambda: len(processes_of(mark)) >= 3)  # the program, what keeps its hosts, and what runs there
+    program.kill()
+    program.communicate()
+    wait_for(lambda: not processes_of(mark) and not names & set(spaces()))
+
+
 # ---- who may join ----
 
-def of_another_version(folder):
-    """This program, but for the number of its version."""
+def other_program(folder, differs):
+    """This program, but for the number of its version or that of its source code."""
     version = subprocess.run([BIN, "--version"], capture_output=True, check=True).stdout.split()[1]
     with open(BIN, "rb") as f:
         program = f.read()
+    old = version if differs == "version" else re.search(rb"frames [0-9a-f]{16}", program)[0]
     other = folder / "joulemark"
-    other.write_bytes(program.replace(version, version[:-1] + b"x"))
+    other.write_bytes(program.replace(old, old[:-1] + b"x"))
     other.chmod(0o755)
     return other
 
 
 @pytest.mark.parametrize("differs, status, says", [("secret", 125, "has another secret"),
-                                                   ("version", USAGE, "The version of joulemark of rank 1 is not that of rank 0;")])
+                                                   ("version", USAGE, "source code, of joulemark of rank 1 is not that of rank 0;"),
+                                                   ("source", USAGE, "source code, of joulemark of rank 1 is not that of rank 0;")])
 def test_another_secret_or_program_is_refused_and_harms_nobody(hosts, differs, status, says, tmp_path):
     port = next(PORTS)
     words = [*GPT, "--device", "ref", "--batch", "1", "--steps", "2", *STARTED, "--json", "-"]
     head = hosts.start(0, words, hosts.environment(0, port=port))
-    program = of_another_version(tmp_path) if differs == "version" else BIN
+    program = other_program(tmp_path, differs) if differs != "secret" else BIN
     stranger = subprocess.Popen(hosts.command(1, [program, *words]), stderr=subprocess.PIPE, text=True,
                                 env=hosts.environment(1, port=port, **({"JM_GANG_SECRET": "f" * 16} if differs == "secret" else {})))
     told = stranger.communicate(timeout=240)[1]

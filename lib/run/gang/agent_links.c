@@ -35,13 +35,15 @@ static int meet(struct jm_ctx *ctx, const struct jm_gang_place *place, double jo
 		.port = place->port,
 		.door_fd = -1,
 		.star = true,
-		.differs = "The version of joulemark",
+		.differs = "The version, or the source code, of joulemark",
 		.join_s = join_s,
 		.interrupts = ctx->interrupts};
-	unsigned char version[JM_KEY_BYTES];
+	unsigned char program[JM_KEY_BYTES];
+	char source[64];
 
-	jm_key_of_text(jm_version(), version);
-	memcpy(&m.what, version, sizeof(m.what));
+	snprintf(source, sizeof(source), "%s %s", jm_version(), jm_frame_source);
+	jm_key_of_text(source, program);
+	memcpy(&m.what, program, sizeof(m.what));
 	memcpy(m.key, place->key, sizeof(m.key));
 	m.until_ns = jm_clock_now(jm_clock_real()) + (int64_t)(m.join_s * 1e9);
 	return jm_meet(&m, ret_fd, err);

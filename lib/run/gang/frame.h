@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Messages from a worker to its parent over a pipe, and between an agent and its head
- * (agent_links.h) over a connection. Both ends are the same program, on machines of one byte
+ * (agent_links.h) over a connection. Both ends are programs of one source, on machines of one byte
  * order. */
 #ifndef JM_FRAME_H
 #define JM_FRAME_H
@@ -8,6 +8,10 @@
 #include <jansson.h>
 
 #include "joulemark.h"
+
+/* Differs between programs of which the source code of frames, or of what carries them, differs.
+ * frame_source.py writes it. */
+extern const char jm_frame_source[];
 
 enum jm_frame_type {
 	JM_FRAME_SIGNALS =

@@ -14,6 +14,7 @@
 #include "base/net/tcp.h"
 #include "comm/comm.h"
 #include "comm/gang_file.h"
+#include "comm/local_pairs.h"
 #include "engine/device/device.h"
 #include "kit/transfers.h"
 #include "workloads/parts/gang.h"
@@ -334,8 +335,48 @@ static void the_file_of_the_most_ranks_takes_little_memory(void **unused)
 	assert_int_not_equal(jm_comm_open("local", &place, &c, &err), 0);
 	assert_non_null(strstr(err.text, "Rank 0 has not joined the other ranks"));
 	assert_int_equal(fstat(place.fd, &st), 0);
-	assert_true((size_t)st.st_size < JM__HOST_FROM && st.st_blocks * 512 < 64 << 20);
+	assert_true(st.st_size < INT64_C(1500000000) && st.st_blocks * 512 < 64 << 20);
 	close(place.fd);
+}
+
+static bool nobody_has_left(void *arg, int rank)
+{
+	(void)arg;
+	(void)rank;
+	return false;
+}
+
+/* The last of many ranks sends to itself, through the slots of a pair that are small then. */
+static void pairs_of_many_ranks_carry_more_than_their_slots(void **unused)
+{
+	enum { WORLD = 300, BYTES = 123457 };
+	static struct jm__pairs pairs = {
+		.all = WORLD, .rank = WORLD - 1, .has_left = nobody_has_left};
+	size_t all = jm__pairs_bytes(WORLD), own = all / WORLD / WORLD;
+	unsigned char *from = malloc(BYTES), *to = calloc(BYTES, 1);
+	struct jm_transfer t = {.count = BYTES,
+		.type = JM_COMM_BYTE,
+		.from = from,
+		.to = to,
+		.from_rank = WORLD - 1,
+		.to_rank = WORLD - 1};
+	struct jm_err err = JM_ERR_INIT;
+
+	(void)unused;
+	pairs.pair = mmap(NULL, all, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	assert_true(pairs.pair != MAP_FAILED && from && to);
+	for (int r = 0; r < WORLD; r++)
+		pairs.member[r] = r;
+	for (int i = 0; i < BYTES; i++)
+		from[i] = (unsigned char)(i * 7 + i / 256);
+	assert_ok(jm__pairs_exchange(&pairs, &t, &err), err);
+	assert_memory_equal(from, to, BYTES);
+	for (size_t i = all - 2 * own; i < all - own; i++)
+		assert_int_equal(pairs.pair[i], 0);
+	munmap(pairs.pair, all);
+	free(from);
+	free(to);
 }
 
 struct member {
@@ -434,6 +475,7 @@ int main(void)
 		cmocka_unit_test(a_transfer_that_does_not_end_is_reported_by_leaving),
 		cmocka_unit_test(wrong_places_are_refused),
 		cmocka_unit_test(the_file_of_the_most_ranks_takes_little_memory),
+		cmocka_unit_test(pairs_of_many_ranks_carry_more_than_their_slots),
 		cmocka_unit_test(alone_nothing_is_sent),
 	};
 
