@@ -6,24 +6,27 @@ import json
 import os
 import re
 import signal
+import subprocess
 import time
 
 import numpy
 import pytest
 
-from gangs import ENDS_S, Running
+from gangs import Running, devices
+from jm import BIN, BUILD, HANGS_S
 from runs import FAILED, one
 from serving import SERVE
+from slurm import free_ports
 
 LENGTHS = ["--input-tokens", "1:20", "--output-tokens", "1:9", "--running", "4", "--step-tokens", "16"]
 DEVICES = ["ref", "cpu"]
 ROUNDED = 2e-9  # s, of times in the list of requests
 
 
-def served(tmp_path, *options, ranks=2, device="cpu"):
+def served(tmp_path, *options, ranks=2, device="cpu", env=None):
     """Record, rows of --requests-csv by request, answers by request."""
     lines, answers = tmp_path / "requests.csv", tmp_path / "answers.jsonl"
-    r = one(*SERVE, "--device", device, "--threads", "1", *options, "--ranks", ranks, "--requests-csv", lines, "--answers", answers)
+    r = one(*SERVE, "--device", device, "--threads", "1", *options, "--ranks", ranks, "--requests-csv", lines, "--answers", answers, env=env)
     rows = {int(row["request"]): {k: float(v) if v else numpy.nan for k, v in row.items()} for row in csv.DictReader(lines.open())}
     return r, rows, {a["request"]: a for a in map(json.loads, answers.read_text().splitlines())}
 
@@ -42,7 +45,7 @@ def sums_are_those_of_the_ranks(r, rows, n):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("more", [[], ["--temperature", "0.8", "--top-k", "20"]], ids=["greedy", "drawn"])
+@pytest.mark.parametrize("more", [[], ["--temperature", "0.8", "--top-k", "20"], ["--steps-ahead", "1"]], ids=["greedy", "drawn", "ahead"])
 def test_answers_do_not_depend_on_the_rank(tmp_path, device, more):
     options = ["--requests", "24", "--steps", "40", *LENGTHS, *more]
     _, _, alone = served(tmp_path, *options, ranks=1, device=device)
@@ -130,6 +133,51 @@ def test_decode_has_the_prompts_of_each_replica(tmp_path):
     s = r["serving"]
     assert 4 < len({tuple(a["prompt_tokens"]) for a in answers.values()}) <= 8 and s["padding"] == 0
     assert r["items"] <= s["tokens_out"] + 8 * 7 and s["window"]["tokens_in"] == 0
+
+
+def test_devices_are_counted_and_share_the_work(tmp_path):
+    r, rows, _ = served(tmp_path, "--arrival", "closed", *LENGTHS, "--seconds", "1", device="later:0,later:1", env=devices(2))
+    sums_are_those_of_the_ranks(r, rows, 2)
+    assert r["devices"] == 2 and r["throughput_per_device"] == pytest.approx(r["throughput"] / 2)
+    assert [rank["uuid"] for rank in r["gang"]["ranks"]] == ["GPU-0", "GPU-1"]
+
+
+def test_wrong_answers_of_one_rank_are_wrong(tmp_path):
+    (tmp_path / "cpu.so").symlink_to(BUILD / "tests/peers/faulty.so")
+    env = {"JM_BACKENDS": str(tmp_path), "JM_FAULTY_FROM": str(BUILD / "backends"), "JM_FAULTY": "7"}
+    r = one(*SERVE, "--device", "ref,cpu", "--ranks", "2", *LENGTHS, "--arrival", "closed", "--seconds", "1", status=FAILED, env=env)
+    assert r["verified"] is False and "are others when their requests are served alone" in r["verify_reason"]
+
+
+def test_a_rank_that_does_not_come_is_named():
+    env = {**devices(2), "JM_FAKE_LATER_HANGS": "open/1", "JM_GANG_SECONDS": "1"}
+    r = one(*SERVE, "--device", "later:0,later:1", "--ranks", "2", *LENGTHS, "--seconds", "1", status=FAILED, env=env)
+    assert "Rank 1 has not joined the other ranks within 1 s" in r["reason"], r["reason"]
+
+
+def test_ctrl_c_keeps_the_result_of_all(tmp_path):
+    out = tmp_path / "r.json"
+    for pause in (0.5, 5, 40):
+        gang = Running(2, *LENGTHS, "--json", out, work=SERVE)
+        assert gang.is_at_work()
+        time.sleep(pause)
+        os.kill(gang.process.pid, signal.SIGINT)
+        status, err, _ = gang.ended()
+        assert status == 130, err
+        if out.exists():  # else a slow machine had not come to the first measured step
+            break
+    r = json.loads(out.read_text())
+    assert r["interrupted"] is True and r["verified"] is True
+    assert sum(share["requests_done"] for share in r["serving"]["ranks"]) == r["serving"]["requests_done"] > 0
+
+
+def test_ranks_of_several_calls_have_no_queue_in_common():
+    env = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_ports(1)[0]), "JM_GANG_SECRET": "0123456789abcdef"}
+    calls = [subprocess.Popen([BIN, *SERVE, "--device", "ref", "--ranks", "2", "--seconds", "1", "--launcher", "started"], text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**env, "RANK": str(rank)}) for rank in range(2)]
+    told = calls[0].communicate(timeout=HANGS_S)[0]
+    calls[1].communicate(timeout=HANGS_S)
+    assert calls[0].returncode == FAILED and "all must be ranks of one call: use --launcher local" in " ".join(told.split()), told
 
 
 @pytest.mark.parametrize("options, said", [

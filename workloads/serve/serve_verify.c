@@ -111,7 +111,7 @@ static int repeat_some(struct serve *s, struct repeated *ret, struct jm_err *err
 	return code;
 }
 
-/* Each rank repeats some of its own; all judge those of all. */
+/* Each rank repeats some of its own; rank 0, whose record it is, judges those of all. */
 static int repeat_and_judge(struct serve *s, struct jm_err *err)
 {
 	struct repeated r;
@@ -123,7 +123,9 @@ static int repeat_and_judge(struct serve *s, struct jm_err *err)
 		jm_err_set(err, JM_EUSAGE, "No request was done; measure longer.");
 		return 1;
 	}
-	return code ? code : judge(s, (int)r.differing, (int)r.tokens, r.drawn > 0, err);
+	if (code || s->work->rank)
+		return code;
+	return judge(s, (int)r.differing, (int)r.tokens, r.drawn > 0, err);
 }
 
 /* The files and the record, which are of all ranks. */
