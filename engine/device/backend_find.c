@@ -112,6 +112,8 @@ int jm__backend_find(const char *name, const struct jm_backend **ret, struct jm_
 	if (code)
 		return code;
 	*ret = entry();
+	if (!*ret)
+		return jm_err_set(err, JM_EBUG, "Plug-in %s.so gave no backend.", name);
 	return check_table(name, *ret, err);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plug-ins that the engine must refuse: OLDER has another version, HOLLOW lacks functions, HALFWAY
- * has only one of the event functions, and without any of these macros it is no backend. */
+/* Plug-ins that the engine must refuse: OLDER has another version, HOLLOW lacks functions, EMPTY
+ * gives no table, HALFWAY has only one of the event functions, and without any of these macros it
+ * is no backend. */
 #include "engine/device/backend_events.h"
 
 #if defined(HALFWAY)
@@ -24,6 +25,11 @@ const struct jm_backend *jm_backend_entry(void)
 	misfit = jm_backend_ref;
 	misfit.events = &events;
 	return &misfit;
+}
+#elif defined(EMPTY)
+const struct jm_backend *jm_backend_entry(void)
+{
+	return NULL;
 }
 #elif defined(OLDER) || defined(HOLLOW)
 static const struct jm_backend misfit = {

@@ -331,6 +331,7 @@ static void plug_ins_that_do_not_fit(void **unused)
 	expect("older", JM_EVERSION, "older.so was built for version");
 	expect("older", JM_EVERSION, "build the plug-in from the sources");
 	expect("hollow", JM_EBUG, "hollow");
+	expect("empty", JM_EBUG, "empty.so gave no backend");
 	expect("halfway", JM_EBUG, "all of them or none");
 	expect("alien", JM_EFORMAT, "alien");
 	if (kept)
