@@ -211,6 +211,75 @@ static void requests_are_those_of_one_server_at_the_same_times(void **state)
 	close_gang(&g);
 }
 
+#define SERVERS	 3
+#define SERVED	 3000
+#define TAKES_NS (29 * MS / 10) /* so that 0.97 of the servers' time is used */
+
+/* When each request begins, in order of arrival: when it has arrived and one of the servers is
+ * free, which is the one that ends first. */
+static void compute_queue(const int64_t *arrived, int64_t *begins)
+{
+	int64_t free_at[SERVERS] = {0};
+
+	for (int i = 0; i < SERVED; i++) {
+		int first = 0;
+
+		for (int r = 1; r < SERVERS; r++)
+			first = free_at[r] < free_at[first] ? r : first;
+		begins[i] = jm_later(arrived[i], free_at[first]);
+		free_at[first] = begins[i] + TAKES_NS;
+	}
+}
+
+/* The next time at which a replica ends a request or, if one has none, a request arrives. */
+static int64_t next_event(struct gang *g, const int64_t *ends)
+{
+	int64_t next = JM_FOREVER;
+
+	for (int r = 0; r < SERVERS; r++)
+		next = jm_earlier(next, g->under_way[r] ? ends[r] : jm_queue_next_ns(&g->queue[r]));
+	return next;
+}
+
+static void replicas_of_one_place_are_a_queue_with_several_servers(void **state)
+{
+	const struct jm_load load = load_of(ARRIVE_POISSON, 1, 1);
+	int64_t *arrived = calloc(SERVED, sizeof(*arrived)),
+		*begins = calloc(SERVED, sizeof(*begins)), *began = calloc(SERVED, sizeof(*began)),
+		ends[SERVERS] = {0};
+	struct jm_answer a;
+	struct gang g;
+	int n = 0, waited = 0;
+
+	(void)state;
+	open_gang(&g, SERVERS, &load);
+	assert_false(jm_queue_peek(&g.queue[0], T0, 0, &a)); /* begins */
+	while (n < SERVED) {
+		int64_t now = next_event(&g, ends);
+
+		for (int i = 0; i < SERVERS; i++) {
+			int r = (int)((now + i) % SERVERS); /* in no special order */
+
+			if (g.under_way[r] && ends[r] <= now)
+				answer(&g, r, 1);
+			if (g.under_way[r] || !take(&g, r, now, 1, &a) || a.number >= SERVED)
+				continue;
+			arrived[a.number] = a.arrived;
+			began[a.number] = now;
+			ends[r] = now + TAKES_NS;
+			waited += now > a.arrived;
+			n++;
+		}
+	}
+	compute_queue(arrived, begins);
+	assert_memory_equal(began, begins, SERVED * sizeof(*began));
+	assert_in_range(waited, SERVED / 2, SERVED - 1);
+	close_gang(&g);
+	free(arrived);
+	free(begins);
+	free(began);
+}
+
 /* Nobody takes any: one that waits longer than the bound is late. */
 static void a_trial_ends_when_too_many_wait_or_all_are_answered(void **state)
 {
@@ -335,6 +404,7 @@ int main(void)
 		cmocka_unit_test(one_at_a_time_is_one_of_all_replicas),
 		cmocka_unit_test(closed_arrivals_follow_the_answers_of_each_replica),
 		cmocka_unit_test(requests_are_those_of_one_server_at_the_same_times),
+		cmocka_unit_test(replicas_of_one_place_are_a_queue_with_several_servers),
 		cmocka_unit_test(a_trial_ends_when_too_many_wait_or_all_are_answered),
 		cmocka_unit_test(each_request_is_taken_once_by_replicas_that_race),
 		cmocka_unit_test(the_end_of_a_phase_wakes_a_replica_and_is_seen_once),
