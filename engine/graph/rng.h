@@ -53,5 +53,7 @@ JM_RNG_INLINE uint32_t jm_rng_rounding(uint64_t bits, uint64_t i, int which)
 
 /* Two normal values by the method of Box and Muller (1958). */
 void jm_rng_normal_pair(uint64_t seed, uint64_t counter, float *ret);
+/* Those of the counters from `first` to first + n - 1, the same bits sooner. */
+void jm_rng_normals(uint64_t seed, uint64_t first, int64_t n, float *ret);
 
 #endif

@@ -163,14 +163,6 @@ int64_t jm_cell_stretch(const struct jm_graph *g, const struct jm_cell *c, int t
 	return rest;
 }
 
-int64_t jm_cell_index(const struct jm_graph *g, const struct jm_cell *c, int64_t own)
-{
-	int64_t whole;
-
-	jm_cell_stretch(g, c, g->tp_rank, own, &whole);
-	return whole;
-}
-
 int64_t jm_cell_count(const struct jm_graph *g, const struct jm_cell *c)
 {
 	return jm_tensor_count(&c->t) * (c->cut.n ? jm_graph_tp(g) : 1);

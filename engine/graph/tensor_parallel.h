@@ -42,14 +42,13 @@ void jm_graph_sums_gradient(struct jm_graph *g, struct jm_tensor *t);
 /* After the gradients: the first rank alone adds the biases of sums over ranks. */
 void jm_graph_add_biases_once(struct jm_graph *g);
 
-/* The size of dim i of the whole parameter, and the index (row-major) in it of element `own`. */
+/* The size of dim i of the whole parameter. */
 int64_t jm_cell_dim(const struct jm_graph *g, const struct jm_cell *c, int i);
 int64_t jm_cell_count(const struct jm_graph *g, const struct jm_cell *c); /* of the whole one */
 /* How many elements of rank tp_rank, from `own` on, follow each other in the whole parameter, too;
  * ret_whole: the index of the first there. */
 int64_t jm_cell_stretch(const struct jm_graph *g, const struct jm_cell *c, int tp_rank, int64_t own,
 	int64_t *ret_whole);
-int64_t jm_cell_index(const struct jm_graph *g, const struct jm_cell *c, int64_t own);
 /* The share of the node's FLOPs that counts as the model's: other ranks run the same products. */
 double jm_node_model_share(const struct jm_graph *g, const struct jm_node *n);
 

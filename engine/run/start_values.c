@@ -2,6 +2,7 @@
 /* Start values of parameters: random numbers from counters, so that they depend only on seed and
  * position. */
 #include "start_values.h"
+#include "value_stream.h"
 #include "write_values.h"
 #include "engine/graph/init_rule.h"
 #include "engine/graph/rng.h"
@@ -11,37 +12,47 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <sys/param.h>
 
-/* Two uniform values in (-1, 1) from one counter: odd multiples of 2^-24, which are exact in
- * f32. */
-static void uniform_pair(uint64_t seed, uint64_t counter, float *ret)
+/* Draws two values of each counter from `first` on. */
+typedef void draw_fn(uint64_t seed, uint64_t first, int64_t n, float *ret);
+
+/* Uniform values in (-1, 1): odd multiples of 2^-24, which are exact in f32. */
+static void draw_uniform(uint64_t seed, uint64_t first, int64_t n, float *ret)
 {
-	uint64_t bits = jm_rng(seed, counter);
+	for (int64_t i = 0; i < n; i++) {
+		uint64_t bits = jm_rng(seed, first + (uint64_t)i);
 
-	ret[0] = (float)(((double)(bits >> 40) + 0.5) * 0x1p-23 - 1);
-	ret[1] = (float)(((double)(bits & 0xffffff) + 0.5) * 0x1p-23 - 1);
+		ret[2 * i] = (float)(((double)(bits >> 40) + 0.5) * 0x1p-23 - 1);
+		ret[2 * i + 1] = (float)(((double)(bits & 0xffffff) + 0.5) * 0x1p-23 - 1);
+	}
 }
 
 /* The same in [0, 1): multiples of 2^-24. */
-static void positive_pair(uint64_t seed, uint64_t counter, float *ret)
+static void draw_positive(uint64_t seed, uint64_t first, int64_t n, float *ret)
 {
-	uint64_t bits = jm_rng(seed, counter);
+	for (int64_t i = 0; i < n; i++) {
+		uint64_t bits = jm_rng(seed, first + (uint64_t)i);
 
-	ret[0] = (float)(bits >> 40) * 0x1p-24F;
-	ret[1] = (float)(bits & 0xffffff) * 0x1p-24F;
+		ret[2 * i] = (float)(bits >> 40) * 0x1p-24F;
+		ret[2 * i + 1] = (float)(bits & 0xffffff) * 0x1p-24F;
+	}
 }
 
-/* Two normal values within two standard deviations; others are drawn again with distant
+/* Normal values within two standard deviations; a pair with others is drawn again with distant
  * counters. */
-static void cut_pair(uint64_t seed, uint64_t counter, float *ret)
+static void draw_cut(uint64_t seed, uint64_t first, int64_t n, float *ret)
 {
-	do {
-		jm_rng_normal_pair(seed, counter, ret);
-		counter += UINT64_C(1) << 48;
-	} while (fabsf(ret[0]) > 2 || fabsf(ret[1]) > 2);
-}
+	jm_rng_normals(seed, first, n, ret);
+	for (int64_t i = 0; i < n; i++) {
+		uint64_t counter = first + (uint64_t)i;
 
-typedef void draw_fn(uint64_t seed, uint64_t counter, float *ret);
+		while (fabsf(ret[2 * i]) > 2 || fabsf(ret[2 * i + 1]) > 2) {
+			counter += UINT64_C(1) << 48;
+			jm_rng_normal_pair(seed, counter, ret + 2 * i);
+		}
+	}
+}
 
 /* The function that draws values; NULL = a constant. ret_std: the standard deviation of its
  * values. */
@@ -53,16 +64,16 @@ static draw_fn *draw_of(enum jm_init rule, double *ret_std)
 	case JM_INIT_GPT2:
 	case JM_INIT_HE_NORMAL:
 	case JM_INIT_LECUN_NORMAL:
-		return jm_rng_normal_pair;
+		return jm_rng_normals;
 	case JM_INIT_TRUNC_NORMAL:
 		*ret_std = JM_INIT_CUT_STD;
-		return cut_pair;
+		return draw_cut;
 	case JM_INIT_XAVIER_UNIFORM:
 		*ret_std = sqrt(1.0 / 3);
-		return uniform_pair;
+		return draw_uniform;
 	case JM_INIT_UNIFORM:
 		*ret_std = sqrt(1.0 / 12);
-		return positive_pair;
+		return draw_positive;
 	case JM_INIT_OWN:
 	case JM_INIT_ZERO:
 	case JM_INIT_ONE:
@@ -72,102 +83,125 @@ static draw_fn *draw_of(enum jm_init rule, double *ret_std)
 	return NULL;
 }
 
-/* Of a whole tensor. */
+/* Of a tensor of this rank. */
 struct values {
 	const struct jm_graph *graph;
 	const struct jm_cell *cell;
 	uint64_t seed;
-	draw_fn *draw;	    /* NULL = a constant */
+	draw_fn *draw; /* NULL = a constant */
+	float constant;
 	float scale;	    /* factor of drawn values */
-	enum jm_dtype type; /* of data */
-	void *data;
-	void *copy; /* the same values rounded to the type of the copy; NULL = there is none */
+	enum jm_dtype type; /* of what is written */
+	int64_t first;	    /* of those that are being written */
+	char *to;
 };
 
-static void set(enum jm_dtype type, void *data, int64_t i, float value)
+static void convert(enum jm_dtype type, const float *from, float scale, int64_t n, char *to)
 {
-	if (type == JM_F32)
-		((float *)data)[i] = value;
-	else if (type == JM_BF16)
-		((uint16_t *)data)[i] = jm_bf16_set(value);
-	else
-		jm_element_set(type, data, i, (double)value);
+	for (int64_t i = 0; i < n; i++)
+		if (type == JM_F32)
+			((float *)to)[i] = scale * from[i];
+		else if (type == JM_BF16)
+			((uint16_t *)to)[i] = jm_bf16_set(scale * from[i]);
+		else
+			jm_element_set(type, to, i, (double)(scale * from[i]));
 }
 
-static void fill_stretch(void *arg, int share, int64_t first, int64_t n)
+#define DRAWN 512 /* values at once */
+
+/* n values from element `at` of the whole parameter on. */
+static void write_run(const struct values *v, int64_t at, int64_t n, char *to)
 {
-	const struct values *s = arg;
-	const struct jm_cell *c = s->cell;
-	draw_fn *draw = s->draw;
-	float pair[2] = {0, 0};
-	int64_t drawn = -1, at; /* in the whole parameter */
+	float drawn[DRAWN + 2];
+	int64_t k;
+
+	for (int64_t i = 0; i < n; i += k, at += k, to += k * (int64_t)jm_dtype_bytes(v->type)) {
+		k = MIN(n - i, DRAWN);
+		if (v->draw)
+			v->draw(v->seed, (uint64_t)at / 2, (at % 2 + k + 1) / 2, drawn);
+		else
+			for (int64_t j = 0; j < DRAWN + 2; j++)
+				drawn[j] = v->constant;
+		convert(v->type, drawn + at % 2, v->draw ? v->scale : 1, k, to);
+	}
+}
+
+static void write_share(void *arg, int share, int64_t first, int64_t n)
+{
+	const struct values *v = arg;
+	int64_t end = v->first + first + n, run, at; /* at: in the whole parameter */
 
 	(void)share;
-	if (c->init == JM_INIT_ONE)
-		pair[0] = pair[1] = 1;
-	for (int64_t i = first; i < first + n; i++) {
-		at = jm_cell_index(s->graph, c, i);
-		if (draw && at / 2 != drawn) {
-			drawn = at / 2;
-			draw(s->seed, (uint64_t)drawn, pair);
-			pair[0] *= s->scale;
-			pair[1] *= s->scale;
-		}
-		set(s->type, s->data, i, pair[at & 1]);
-		if (s->copy)
-			set(c->copy->type, s->copy, i, pair[at & 1]);
+	for (int64_t i = v->first + first; i < end; i += run) {
+		run = MIN(jm_cell_stretch(v->graph, v->cell, v->graph->tp_rank, i, &at), end - i);
+		write_run(v, at, run, v->to + (i - v->first) * (int64_t)jm_dtype_bytes(v->type));
 	}
 }
 
 /* The values do not depend on the number of threads. */
-static void fill(
-	const struct jm_program *p, const struct jm_cell *c, uint64_t seed, void *data, void *copy)
+static int write_values(void *arg, int64_t first, int64_t n, void *to, struct jm_err *err)
 {
-	double std;
-	struct values all = {.graph = p->graph,
-		.cell = c,
-		.seed = seed,
-		.draw = draw_of(c->init, &std),
-		.type = jm_program_value_type(p, &c->t),
-		.data = data,
-		.copy = copy};
+	struct values *v = arg;
 
-	all.scale = (float)(jm_init_std(p->graph, c) / std);
-	jm_shares_run(&(struct jm_shares){.count = jm_tensor_count(&c->t),
+	(void)err;
+	v->first = first;
+	v->to = to;
+	jm_shares_run(&(struct jm_shares){.count = n,
 		.weight = 1,
 		.unit = 2, /* values are drawn in pairs */
 		.most = JM_SHARES_MOST,
-		.fn = fill_stretch,
-		.arg = &all});
+		.fn = write_share,
+		.arg = v});
+	return 0;
+}
+
+/* By way of the whole tensor on the host, which lies otherwise on the device. */
+static int write_whole(
+	struct jm_program *p, struct jm_tensor *t, struct values *v, struct jm_err *err)
+{
+	int64_t n = jm_tensor_count(t);
+	void *data = malloc((size_t)n * jm_dtype_bytes(v->type));
+	int code;
+
+	if (!data)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for start values of %s.", t->name);
+	write_values(v, 0, n, data, err);
+	code = jm_program_write_values(p, t, data, err);
+	free(data);
+	return code;
+}
+
+static int write_tensor(
+	struct jm_value_stream *s, struct jm_tensor *t, struct values *v, struct jm_err *err)
+{
+	v->type = jm_program_value_type(s->p, t);
+	return jm_value_stream_takes(t)
+		       ? jm_value_stream_send(s, t, 0, jm_tensor_count(t), write_values, v, err)
+		       : write_whole(s->p, t, v, err);
 }
 
 /* A copy of the parameter that persists (shard_update.c) begins with the parameter's values,
  * rounded. */
-static int write_start(struct jm_program *p, struct jm_cell *c, uint64_t seed, struct jm_err *err)
+static int write_start(
+	struct jm_value_stream *s, struct jm_cell *c, uint64_t seed, struct jm_err *err)
 {
-	struct jm_tensor *copy = c->copy && c->copy->class == JM_CLASS_PARAM ? c->copy : NULL;
-	void *data, *rounded;
+	struct jm_program *p = s->p;
 	double std;
+	struct values v = {.graph = p->graph,
+		.cell = c,
+		.seed = seed,
+		.draw = draw_of(c->init, &std),
+		.constant = c->init == JM_INIT_ONE};
 	int code;
 
 	/* the device writes zeros itself: a cache of keys and values has tens of gigabytes of
 	 * them */
-	if (c->t.class == JM_CLASS_STATE && c->init != JM_INIT_ONE && !draw_of(c->init, &std))
+	if (c->t.class == JM_CLASS_STATE && !v.draw && c->init != JM_INIT_ONE)
 		return jm_device_fill(p->device, JM_QUEUE_COMPUTE, c->t.data, 0, c->t.bytes, err);
-	data = malloc(
-		(size_t)jm_tensor_count(&c->t) * jm_dtype_bytes(jm_program_value_type(p, &c->t)));
-	rounded = copy ? malloc(copy->bytes) : NULL;
-	if (data && (rounded || !copy)) {
-		fill(p, c, seed, data, rounded);
-		code = jm_program_write_values(p, &c->t, data, err);
-		if (!code && copy)
-			code = jm_program_write(p, copy, rounded, err);
-	} else {
-		code = jm_err_set(
-			err, JM_ENOMEM, "Out of memory for start values of %s.", c->t.name);
-	}
-	free(data);
-	free(rounded);
+	v.scale = (float)(jm_init_std(p->graph, c) / std);
+	code = write_tensor(s, &c->t, &v, err);
+	if (!code && c->copy && c->copy->class == JM_CLASS_PARAM)
+		code = write_tensor(s, c->copy, &v, err);
 	return code;
 }
 
@@ -175,7 +209,8 @@ int jm_program_init_some(struct jm_program *p, uint64_t seed, jm_start_fn *wante
 	struct jm_err *err)
 {
 	uint64_t n = 0; /* parameters so far; other tensors must not change their values */
-	int code = 0;
+	struct jm_value_stream s = {0};
+	int code = jm_value_stream_open(&s, p, err);
 
 	for (int i = 0; i < p->graph->n_cells && !code; i++) {
 		struct jm_cell *c = p->graph->cell[i];
@@ -185,9 +220,12 @@ int jm_program_init_some(struct jm_program *p, uint64_t seed, jm_start_fn *wante
 			continue;
 		/* a frozen bias that another rank adds has no memory, but counts */
 		if (c->t.data && wanted(arg, c))
-			code = write_start(p, c, jm_rng(seed, n), err);
+			code = write_start(&s, c, jm_rng(seed, n), err);
 		n += c->t.class == JM_CLASS_PARAM;
 	}
+	if (!code)
+		code = jm_value_stream_end(&s, err);
+	jm_value_stream_close(&s);
 	return code;
 }
 

@@ -26,8 +26,11 @@ static void quantize_row(const struct rows *r, int64_t row)
 	int64_t first = row * r->width;
 	float most = 0, scale;
 
-	for (int64_t i = first; i < first + r->width; i++)
-		most = fmaxf(most, fabsf(value(r, i)));
+	for (int64_t i = first; i < first + r->width; i++) {
+		float size = fabsf(value(r, i));
+
+		most = size > most ? size : most;
+	}
 	scale = jm_f8_scale(JM_F8E4M3, most);
 	for (int64_t i = first; i < first + r->width; i++)
 		r->codes[i] = jm_f8e4m3_set(scale * value(r, i));
@@ -41,14 +44,17 @@ static void quantize_rows(void *arg, int share, int64_t first, int64_t n)
 		quantize_row(arg, i);
 }
 
-static void quantize(struct rows *all)
+void jm_quantize_rows(enum jm_dtype type, const void *from, int64_t n, int64_t width,
+	uint8_t *codes, float *inverse)
 {
-	jm_shares_run(&(struct jm_shares){.count = all->n,
-		.weight = all->width,
+	struct rows all = {type, from, n, width, codes, inverse};
+
+	jm_shares_run(&(struct jm_shares){.count = n,
+		.weight = width,
 		.unit = 1,
 		.most = JM_SHARES_MOST,
 		.fn = quantize_rows,
-		.arg = all});
+		.arg = &all});
 }
 
 enum jm_dtype jm_program_value_type(const struct jm_program *p, const struct jm_tensor *t)
@@ -60,23 +66,24 @@ int jm_program_write_values(
 	struct jm_program *p, struct jm_tensor *t, const void *from, struct jm_err *err)
 {
 	struct jm_tensor *scale = jm_graph_cell(p->graph, t)->scale;
-	struct rows all = {.type = p->graph->compute, .from = from, .n = t->dim[0]};
-	int code = 0;
+	int64_t n = t->dim[0], count = jm_tensor_count(t);
+	uint8_t *codes;
+	float *inverse;
+	int code;
 
 	if (!scale)
 		return jm_program_write(p, t, from, err);
-	all.width = jm_tensor_count(t) / all.n;
-	all.codes = malloc((size_t)jm_tensor_count(t));
-	all.inverse = malloc((size_t)all.n * sizeof(*all.inverse));
-	if (all.codes && all.inverse) {
-		quantize(&all);
-		code = jm_program_write(p, t, all.codes, err);
+	codes = malloc((size_t)count);
+	inverse = malloc((size_t)n * sizeof(*inverse));
+	if (codes && inverse) {
+		jm_quantize_rows(p->graph->compute, from, n, count / n, codes, inverse);
+		code = jm_program_write(p, t, codes, err);
 		if (!code)
-			code = jm_program_write(p, scale, all.inverse, err);
+			code = jm_program_write(p, scale, inverse, err);
 	} else {
 		code = jm_err_set(err, JM_ENOMEM, "Out of memory for the values of %s.", t->name);
 	}
-	free(all.codes);
-	free(all.inverse);
+	free(codes);
+	free(inverse);
 	return code;
 }

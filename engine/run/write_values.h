@@ -14,5 +14,9 @@ enum jm_dtype jm_program_value_type(const struct jm_program *p, const struct jm_
  */
 int jm_program_write_values(
 	struct jm_program *p, struct jm_tensor *t, const void *from, struct jm_err *err);
+/* n rows of `width` values to codes of e4m3, each row with a factor of its own, whose inverse is
+ * written, too. */
+void jm_quantize_rows(enum jm_dtype type, const void *from, int64_t n, int64_t width,
+	uint8_t *codes, float *inverse);
 
 #endif

@@ -27,7 +27,7 @@ struct load {
 	bool *used;    /* [tensor of the file] */
 	bool anew;     /* the top has start values */
 	uint64_t seed; /* of these */
-	struct jm_weights_stream stream;
+	struct jm_value_stream stream;
 	size_t bytes;
 };
 
@@ -366,7 +366,7 @@ static bool is_streamed(const struct load *l, const struct jm_weight_part *part,
 
 	for (int k = 0; k < n; k++)
 		turned = turned || part[k].transposed;
-	return !turned && !c->scale && !c->cut.n && jm_weights_stream_takes(&c->t) &&
+	return !turned && !c->cut.n && jm_value_stream_takes(&c->t) &&
 	       (!c->copy || c->copy->class != JM_CLASS_PARAM);
 }
 
@@ -375,9 +375,8 @@ static int load_streamed(struct load *l, const struct jm_weight_part *part, int 
 	int code = 0;
 
 	for (int k = 0; k < n && !code; k++)
-		code = jm_weights_stream_send(&l->stream, l->s,
-			jm_weights_part_in(l->s, l->ret, &part[k]), part->tensor,
-			first_of(&part[k]), l->err);
+		code = jm_weights_send(&l->stream, l->s, jm_weights_part_in(l->s, l->ret, &part[k]),
+			part->tensor, first_of(&part[k]), l->err);
 	return code;
 }
 
@@ -421,10 +420,10 @@ static int load_all(struct load *l)
 	if (!code)
 		code = jm_program_init_some(l->p, l->seed, starts, l, l->err);
 	if (!code)
-		code = jm_weights_stream_open(&l->stream, l->p, l->err);
+		code = jm_value_stream_open(&l->stream, l->p, l->err);
 	for (int i = 0, n; i < l->n && !code; i += n)
 		code = load_tensor(l, i, &n);
-	return code ? code : jm_weights_stream_end(&l->stream, l->err);
+	return code ? code : jm_value_stream_end(&l->stream, l->err);
 }
 
 static void describe(const struct load *l, int64_t start)
@@ -459,7 +458,7 @@ int jm_weights_load(struct jm_program *p, struct jm_network network, const struc
 		code = load_all(&l);
 	if (!code)
 		describe(&l, start);
-	jm_weights_stream_close(&l.stream);
+	jm_value_stream_close(&l.stream);
 	free(l.used);
 	free(l.part);
 	return code;

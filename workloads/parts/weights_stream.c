@@ -8,10 +8,10 @@
 
 #include "base/process/parallel_for.h"
 #include "engine/graph/tensor.h"
+#include "engine/run/write_values.h"
 
-#define PIECE	     ((size_t)64 << 20) /* bytes in the type of the tensor */
-#define CHUNK	     ((size_t)1 << 20)	/* bytes that a thread reads and converts at once */
-#define THREADS_MOST 8			/* more do not read the page cache faster */
+#define CHUNK	     ((size_t)1 << 20) /* bytes that a thread reads and converts at once */
+#define THREADS_MOST 8		       /* more do not read the page cache faster */
 
 enum jm_dtype jm_weights_dtype(enum jm_safetensor_type type)
 {
@@ -89,7 +89,7 @@ bool jm_weights_convert(
 	return good;
 }
 
-/* ---- pieces ---------------------------------------------------------------------------------- */
+/* ---- a range of a tensor --------------------------------------------------------------------- */
 
 /* Elements of a tensor from the file to `target`. */
 struct range {
@@ -143,81 +143,20 @@ static int fill(struct range *r, struct jm_err *err)
 	return 0;
 }
 
-/* The next piece that the device no longer reads. */
-static int next_piece(
-	struct jm_weights_stream *s, struct jm_weights_piece **ret, struct jm_err *err)
+static int make(void *arg, int64_t first, int64_t n, void *to, struct jm_err *err)
 {
-	struct jm_weights_piece *piece = &s->piece[s->now ^= 1];
+	struct range *r = arg;
 
-	if (!piece->host)
-		piece->host = jm_device_pinned_alloc(s->p->device, s->piece_bytes);
-	if (!piece->host)
-		return jm_err_set(err, JM_ENOMEM, "Out of pinned memory for weights.");
-	*ret = piece;
-	return jm_event_wait(&piece->taken, err);
+	r->first = first;
+	r->n = n;
+	r->target = to;
+	return fill(r, err);
 }
 
-static int send_piece(struct jm_weights_stream *s, struct range *all, char *to, struct jm_err *err)
+int jm_weights_send(struct jm_value_stream *s, const struct jm_safetensors *file,
+	const struct jm_safetensor *from, struct jm_tensor *t, int64_t at, struct jm_err *err)
 {
-	struct jm_weights_piece *piece = NULL;
-	int code = next_piece(s, &piece, err);
+	struct range r = {.file = file, .from = from, .to = jm_program_value_type(s->p, t)};
 
-	if (code)
-		return code;
-	all->target = piece->host;
-	code = fill(all, err);
-	if (!code)
-		code = jm_device_copy(s->p->device, JM_QUEUE_COPY, to, piece->host,
-			(size_t)all->n * jm_dtype_bytes(all->to), JM_TO_DEVICE, err);
-	return code ? code : jm_event_record(&piece->taken, JM_QUEUE_COPY, err);
-}
-
-int jm_weights_stream_open(struct jm_weights_stream *s, struct jm_program *p, struct jm_err *err)
-{
-	int code;
-
-	*s = (struct jm_weights_stream){.p = p, .piece_bytes = PIECE};
-	code = jm_event_new(p->device, &s->piece[0].taken, err);
-	return code ? code : jm_event_new(p->device, &s->piece[1].taken, err);
-}
-
-bool jm_weights_stream_takes(const struct jm_tensor *t)
-{
-	return !t->layout.rank;
-}
-
-int jm_weights_stream_send(struct jm_weights_stream *s, const struct jm_safetensors *file,
-	const struct jm_safetensor *from, struct jm_tensor *t, int64_t first, struct jm_err *err)
-{
-	size_t size = jm_dtype_bytes(t->type);
-	int64_t count = jm_safetensor_count(from), most = (int64_t)(s->piece_bytes / size);
-	char *to = (char *)t->data + (size_t)first * size;
-	struct range all = {.file = file, .from = from, .to = t->type, .n = count, .target = to};
-	int code = 0;
-
-	s->p->weights->written += t->class == JM_CLASS_PARAM;
-	if (s->p->device->props.host_memory && !jm_device_is_async(s->p->device))
-		return fill(&all, err);
-	for (int64_t i = 0; i < count && !code; i += all.n) {
-		all.first = i;
-		all.n = MIN(count - i, most);
-		code = send_piece(s, &all, to + (size_t)i * size, err);
-	}
-	return code;
-}
-
-int jm_weights_stream_end(struct jm_weights_stream *s, struct jm_err *err)
-{
-	return jm_device_sync(s->p->device, err);
-}
-
-void jm_weights_stream_close(struct jm_weights_stream *s)
-{
-	if (s->p)
-		jm_device_sync(s->p->device, NULL); /* after an error it may still take a piece */
-	for (int i = 0; i < 2 && s->p; i++) {
-		jm_event_drop(&s->piece[i].taken);
-		jm_device_pinned_release(s->p->device, s->piece[i].host);
-	}
-	*s = (struct jm_weights_stream){0};
+	return jm_value_stream_send(s, t, at, jm_safetensor_count(from), make, &r, err);
 }

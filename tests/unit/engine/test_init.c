@@ -160,6 +160,27 @@ static void test_values_by_place(void **state)
 	kit_done(&k);
 }
 
+/* Against the formula in double; many values, because vectors and single pairs are two paths. */
+static void test_normal_values(void **state)
+{
+	enum { PAIRS = 100003 };
+	static float value[2 * PAIRS];
+
+	(void)state;
+	jm_rng_normals(5, 17, PAIRS, value);
+	for (int i = 0; i < PAIRS; i++) {
+		uint64_t bits = jm_rng(5, 17 + (uint64_t)i);
+		double radius = sqrt(-2 * log(((double)(bits >> 40) + 1) * 0x1p-24));
+		double angle = (double)(bits & 0xffffff) * (0x1p-24 * 2 * M_PI);
+		float pair[2];
+
+		jm_rng_normal_pair(5, 17 + (uint64_t)i, pair);
+		assert_memory_equal(pair, value + 2 * i, sizeof(pair));
+		assert_near(value[2 * i], radius * cos(angle), 1e-6 * radius);
+		assert_near(value[2 * i + 1], radius * sin(angle), 1e-6 * radius);
+	}
+}
+
 static void test_names(void **state)
 {
 	(void)state;
@@ -268,6 +289,7 @@ int main(void)
 		cmocka_unit_test(test_moments),
 		cmocka_unit_test(test_uniform_grid),
 		cmocka_unit_test(test_values_by_place),
+		cmocka_unit_test(test_normal_values),
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_models),
 		cmocka_unit_test(test_replaced),

@@ -108,25 +108,25 @@ static void check_values(struct fixture *x)
 
 static void send(const char *device, enum jm_safetensor_type type, size_t piece_bytes)
 {
-	struct jm_weights_stream s = {0};
+	struct jm_value_stream s = {0};
 	struct jm_err err = JM_ERR_INIT;
 	struct fixture x = {0};
 
 	open_program(&x, device);
 	open_file(&x, type);
-	assert_ok(jm_weights_stream_open(&s, x.program, &err), err);
+	assert_ok(jm_value_stream_open(&s, x.program, &err), err);
 	s.piece_bytes = piece_bytes;
-	assert_true(jm_weights_stream_takes(x.matrix));
-	assert_ok(jm_weights_stream_send(
-			  &s, &x.file, jm_safetensors_find(&x.file, "a"), x.matrix, 0, &err),
+	assert_true(jm_value_stream_takes(x.matrix));
+	assert_ok(
+		jm_weights_send(&s, &x.file, jm_safetensors_find(&x.file, "a"), x.matrix, 0, &err),
 		err);
-	assert_ok(jm_weights_stream_end(&s, &err), err);
+	assert_ok(jm_value_stream_end(&s, &err), err);
 	check_values(&x);
-	assert_int_equal(jm_weights_stream_send(
-				 &s, &x.file, jm_safetensors_find(&x.file, "b"), x.matrix, 0, &err),
+	assert_int_equal(
+		jm_weights_send(&s, &x.file, jm_safetensors_find(&x.file, "b"), x.matrix, 0, &err),
 		JM_EFORMAT);
 	assert_non_null(strstr(err.text, "'b'"));
-	jm_weights_stream_close(&s);
+	jm_value_stream_close(&s);
 	close_all(&x);
 }
 
