@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # The papers' sizes on the GPUs of a node: tests/hw/nodes.sh [--dry-run] BUILD FOLDER [STEP...]
 # Trainings on 1, 2, 4, ... GPUs beside each GPU alone, transfers beside NCCL by PyTorch, PyTorch's DistributedDataParallel,
-# batches by devices with those that do not fit, a burn of all GPUs and the host, products beside all-gathers, ranks that
-# are killed and stopped.
+# batches by devices with those that do not fit, a burn of all GPUs and the host, products beside all-gathers, a model that
+# is divided over all GPUs (from four on), ranks that are killed and stopped.
 # A STEP is the beginning of a name ("train-resnet50", "map"); without one all are made, in the order of their worth.
 # A call ends within LIMIT seconds (480): a step begins only if it can end before, and those that are left are named. The
 # same call again goes on: FOLDER has the stores, whose cases are not repeated, and the status of each step. A step that
@@ -51,7 +51,8 @@ llama="--layers 16 --hidden 2048 --heads 32 --kv-heads 8 --ffn 8192 --vocab 1282
 small="--layers 1 --hidden 32 --heads 2 --vocab 256 --context 16 --seq 16"
 if [ "$size" = toy ]; then
 	declare -A networks=([gpt-117m]="gpt $small --batch 2" [resnet50]="resnet18 --image 32 --classes 10 --batch 2")
-	order=(gpt-117m resnet50) later=()
+	networks[llama3-8b]="gpt ${small/layers 1/layers 4} --batch 1" divided=(--accumulate 2)
+	order=(gpt-117m resnet50) later=(llama3-8b)
 	declare -A maps=([gpt-800m]="gpt $small --memory 0.01") batches=([gpt-800m]="1,4,4096")
 	sizes=0.0001,0.001 warmup=0 peers=(allreduce)
 	burn=(burn --side 64 --processors 1 --host-memory 0.001)
@@ -62,10 +63,12 @@ else
 		[resnet50]="resnet50 --batch 256 --precision bf16"
 		[gpt-800m]="gpt-800m --batch 8 --seq 2048 --precision bf16"
 		[llama]="llama $llama --batch 8 --seq 2048 --precision bf16"
+		[llama3-8b]="llama3-8b --batch 4 --seq 2048 --precision bf16-true"
 		[vit-l16]="vit-l16 --batch 128 --precision bf16"
 		[xception]="xception --batch 128 --precision bf16"
 		[resnet152]="resnet152 --classes 10 --stem cifar --image 32 --batch 512 --precision bf16")
-	order=(gpt-117m resnet50) later=(llama gpt-800m resnet152 vit-l16 xception)
+	divided=(--accumulate 8 --pp-chunks 2)
+	order=(gpt-117m resnet50) later=(llama3-8b llama gpt-800m resnet152 vit-l16 xception)
 	declare -A maps=([resnet50]="resnet50 --precision fp16" [gpt-800m]="gpt-800m --seq 2048 --precision fp16")
 	declare -A batches=([resnet50]="16,64,256,1024,2048,4096" [gpt-800m]="1,4,16,64,256")
 	sizes=0.001,0.008,0.064,0.512,2 warmup=1s peers=()
@@ -213,6 +216,10 @@ if [ "$size" != toy ]; then
 	torch_step "ddp-resnet50-$n" 300 ddp "$n" resnet50 256 0
 fi
 train 150 "${later[@]}"
+if [ "$n" -ge 4 ]; then
+	read -ra words <<<"${networks[llama3-8b]}"
+	step "divided-$n" 150 measure divided "${words[@]}" --device "$all" --ranks "$n" --tp 2 --pp $((n / 2)) "${divided[@]}"
+fi
 for network in "${!maps[@]}"; do
 	read -ra words <<<"${maps[$network]}"
 	for c in "${counts[@]}"; do

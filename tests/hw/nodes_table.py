@@ -112,6 +112,22 @@ def trainings(folder):
                  "by"], rows)
 
 
+def divided(folder):
+    alone, rows = alone_rates(folder), []
+    for r in records(folder / "divided.db"):
+        options, ranks, sums = r["options"], ranks_of(r), r.get("communication") or {}
+        row = [network_of(r), ranks, f"{options['tp']} x {options['pp']}"]
+        if r["status"] != "ok":
+            rows.append([*row, why(r), *[""] * 5])
+            continue
+        first, own = alone.get(network_of(r), [])[:ranks], per_item(r)[0]
+        exposed, bubble = (sums.get(key) for key in ("tp_exposed_s_per_step", "bubble_measured"))
+        rows.append([*row, f"{show(r['throughput'])} {r['unit']}/s", show(r["throughput"] / sum(first), 3) if len(first) == ranks else "",
+                     watts(r, False), show(own and 1e3 * own, 2), show(exposed and 1e3 * exposed, 2), show(bubble, 3)])
+    print_table("A model divided into tensors and stages", ["network", "GPUs", "tensors x stages", "rate", "of alone", "W", "mJ",
+                                                            "exchanges of tensors exposed, ms", "idle share of stages"], rows)
+
+
 def transfers(folder):
     peers = {(t["name"], t["size"], t["ranks"]): t["seconds"]
              for t in (last_line(folder / "nccl.json") or {}).get("transfers", [])}
@@ -185,7 +201,7 @@ def failures(folder):
 
 def main():
     folder = pathlib.Path(sys.argv[1])
-    for part in (trainings, transfers, overlaps, batch_map, burns, harms, failures):
+    for part in (trainings, divided, transfers, overlaps, batch_map, burns, harms, failures):
         part(folder)
 
 

@@ -111,6 +111,17 @@ def test_transfers_kills_and_a_burn(gpus, tmp_path):
     assert [(row["devices"], row["all right"]) for row in burns] == [("cuda:0,cuda:1,cuda:2,cuda:3", "yes")]
 
 
+def test_a_model_divided_over_all(gpus, tmp_path):
+    """Two tensors and two stages of two micro-steps, of which a stage idles in 1 of 3."""
+    done = nodes(gpus, tmp_path, "divided")
+    assert done.returncode == 0, done.stdout + done.stderr
+    [row] = table(done.stdout, "A model divided")
+    assert (row["GPUs"], row["tensors x stages"]) == ("4", "2 x 2")
+    assert [float(w) for w in row["W"].split()] == pytest.approx([100, 200, 300, 400], rel=0.05)
+    [record] = records(tmp_path / "divided.db")
+    assert record["communication"]["bubble"] == pytest.approx(1 / 3)
+
+
 def test_products_beside_transfers(gpus, tmp_path):
     done = nodes({**gpus, "DEVICES": "cuda:0 cuda:1"}, tmp_path, "overlap")
     assert done.returncode == 0, done.stdout + done.stderr
