@@ -68,6 +68,13 @@ const struct jm_key jm__data_keys[] = {
 	{POSITIVE("decode_s", 0), .unit = "s",
 		.meaning = "of reading, decoding and cropping, summed over threads"},
 	{POSITIVE("wait_s", 0), .unit = "s", .meaning = "that steps waited for pictures"},
+	{POSITIVE("machine_cpu_s", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "s",
+		.meaning = "processor time of all that ran on the machine in setup, warmup, steady "
+			   "and verify; null = unknown"},
+	{POSITIVE("host_joules", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "J",
+		.meaning = "energy of the processor packages in these phases x decode_s / "
+			   "machine_cpu_s: always an estimate; null = no meter of the packages, or "
+			   "one is unknown"},
 	{COUNT("threads", 0), .meaning = "that read pictures"},
 	{POSITIVE("load_per_s", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "1/s",
 		.meaning = "threads x decoded / decode_s: what they could load; null = nothing"},

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The child: sources opened, rights dropped, work done phase by phase, record sent. */
 #include "worker.h"
+#include "measure/command/processor_share.h"
 #include "measure/session/session_report.h"
 #include "result/profile_energy.h"
 #include "result/metric.h"
@@ -13,6 +14,7 @@
 #include "result/phase_energy.h"
 #include "result/serving_energy.h"
 #include "result/setting_state.h"
+#include "loading_energy.h"
 #include "worker_affinity.h"
 #include "worker_command.h"
 #include "worker_native.h"
@@ -183,6 +185,7 @@ static int work(struct jm__worker *w, struct jm_err *err)
 		jm_session_began(w->session); /* changes and phases count from the same time */
 	if (json_object_get(w->parameters, "command"))
 		return jm__worker_command(w, err);
+	w->machine_begin_s = jm_machine_cpu_s(w->ctx);
 	jm_outer_marks_open(&w->outer, w->ctx);
 	rc = jm__worker_native(w, err);
 	jm_outer_marks_close(&w->outer);
@@ -213,6 +216,8 @@ static int add_report(struct jm__worker *w, struct jm_err *err)
 	jm_record_serving_energy(w->record);
 	jm_record_until_energy(w->record);
 	jm_record_overlap_energy(w->record);
+	jm__loading_energy(w->record, jm_session_meters(w->session),
+		jm_machine_cpu_s(w->ctx) - w->machine_begin_s);
 	jm__pace_record(w);
 	jm__worker_record_settings(w);
 	return jm_record_judge_settings(w->record, w->session, w->main_phase, err);
