@@ -68,6 +68,9 @@ static const struct jm_key failures_keys[] = {
 static const struct jm_key server_keys[] = {
 	{TEXT("url", 0), .meaning = "that was asked"},
 	{TEXT("model", 0), .meaning = "its name there"},
+	{POSITIVE("start_s", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "s",
+		.meaning = "from the start by --start until it answered, part of the phase setup; "
+			   "null: this run started none"},
 	{COUNT("no_usage", 0), .meaning = "answers whose tokens are the number of events, because "
 					  "the server does not count them"},
 	{COUNT("no_done", 0), .meaning = "complete answers without [DONE]"},

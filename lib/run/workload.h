@@ -67,7 +67,14 @@ struct jm_work {
 	/* of operations against the reference before the first step, at most; 0 = none */
 	double selftest_s;
 	int64_t steady_ns; /* when the measured steps began; 0 = not yet */
-	int gang_fd;	   /* of the file that its ranks share (comm/comm.h); -1 = none */
+	/* what an earlier case with the same command has started (keeps); 0 = nothing, or it has
+	 * ended */
+	pid_t kept;
+	/* From now on the process is the parent's, which ends it, its session and what carries its
+	 * environment, after the last case. NULL = the workload ends what it starts. */
+	int (*keep)(void *arg, pid_t pid, struct jm_err *err);
+	void *keep_arg;
+	int gang_fd; /* of the file that its ranks share (comm/comm.h); -1 = none */
 	const struct jm_meet *
 		meet; /* where ranks of several hosts meet instead (base/net/meet.h); NULL = there is none */
 	/* Has the case been asked to end? See jm_work_interrupted. NULL = it never is. */
@@ -124,6 +131,9 @@ struct jm_workload {
 	const char *chooser;
 	int (*chosen_options)(
 		const char *choice, const struct jm_option **ret_rows, struct jm_err *err);
+	/* Optional: the option whose command starts a process that the cases with the same command
+	 * use one after the other (kept, keep of struct jm_work). */
+	const char *keeps;
 	bool no_precision; /* has none to choose: none is passed on or kept */
 	/* Optional: how many devices one case of one process uses if the option has the value; 1
 	 * otherwise. */

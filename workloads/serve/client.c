@@ -33,8 +33,10 @@ static const struct jm_option options[] = {
 	{.name = "start",
 		JM_BIND(JM_TEXT, struct jm_client, start),
 		.argument = "COMMAND",
-		.help = "start the server by this command of the shell, wait until /v1/models "
-			"answers, and end it after the run"},
+		.help = "start the server by this command of the shell and wait until /v1/models "
+			"answers; all cases with the same command use it, and it ends after the "
+			"last "
+			"of them"},
 	{.name = "ready",
 		JM_BIND(JM_DURATION, struct jm_client, ready_s),
 		.unit = "s",
@@ -112,10 +114,31 @@ static json_t *wait_ready(struct jm_client *c, struct jm_err *err)
 	return models;
 }
 
+/* The models of the server that an earlier case has started; NULL: there is none that answers, or
+ * err has why it cannot be asked. */
+static json_t *take_server(struct jm_client *c, struct jm_err *err)
+{
+	struct jm_err why = JM_ERR_INIT;
+	json_t *models;
+
+	if (!c->work->kept || !jm_server_take(&c->server, c->work->kept))
+		return NULL;
+	models = jm_http_client_get_json(c->http, "/v1/models", &why);
+	if (!models && why.code == JM_EPERM)
+		jm_err_set(err, why.code, "%s", why.text);
+	if (models || err->code)
+		return models;
+	jm_log(c->work->ctx, JM_WARNING, "The server of --start is started anew: %s", why.text);
+	jm_server_stop(&c->server, c->work->ctx);
+	return NULL;
+}
+
 static json_t *start_server(struct jm_client *c, struct jm_err *err)
 {
+	struct jm_clock *clock = c->work->sleeper->clock;
 	struct jm_err none = JM_ERR_INIT;
-	json_t *other = jm_http_client_get_json(c->http, "/v1/models", &none);
+	json_t *other = jm_http_client_get_json(c->http, "/v1/models", &none), *models;
+	int64_t begin = jm_clock_now(clock);
 
 	if (other || none.code != JM_ENOENT) {
 		json_decref(other);
@@ -124,9 +147,30 @@ static json_t *start_server(struct jm_client *c, struct jm_err *err)
 			c->url);
 		return NULL;
 	}
+	c->server.kept = c->work->keep != NULL;
 	if (jm_server_start(&c->server, c->work->ctx, c->start, err))
 		return NULL;
-	return wait_ready(c, err);
+	if (c->work->keep && c->work->keep(c->work->keep_arg, c->server.proc.pid, err))
+		return NULL;
+	models = wait_ready(c, err);
+	c->start_s = (double)(jm_clock_now(clock) - begin) / 1e9;
+	if (models)
+		jm_log(c->work->ctx, JM_INFO, "The server of --start answers after %.1f s.",
+			c->start_s);
+	else
+		jm_server_stop(&c->server, c->work->ctx);
+	return models;
+}
+
+/* The models of the server. */
+static json_t *reach_server(struct jm_client *c, struct jm_err *err)
+{
+	json_t *models;
+
+	if (!c->start)
+		return jm_http_client_get_json(c->http, "/v1/models", err);
+	models = take_server(c, err);
+	return models || err->code ? models : start_server(c, err);
 }
 
 /* The first name of the list, unless the user gives one. */
@@ -171,8 +215,7 @@ static int connect_to(struct jm_client *c, struct jm_err *err)
 
 	if (code)
 		return code;
-	models = c->start ? start_server(c, err)
-			  : jm_http_client_get_json(c->http, "/v1/models", err);
+	models = reach_server(c, err);
 	if (!models)
 		return err->code;
 	code = take_model(c, models, err);
@@ -196,12 +239,29 @@ static int take_answers(struct jm_client *c, int64_t end, struct jm_err *err)
 	return code;
 }
 
+/* Without it the case has no result, whatever was answered before. */
+static int check_server(struct jm_client *c, struct jm_err *err)
+{
+	char status[32] = "";
+	int n;
+
+	if (!c->start || !jm_server_has_ended(&c->server, c->work->ctx, &n))
+		return 0;
+	if (n >= 0)
+		snprintf(status, sizeof(status), " with status %d", n);
+	return jm_err_set(err, JM_EIO,
+		"The server of --start ended%s while it was measured; add '>server.log 2>&1' to "
+		"the "
+		"command to see why.",
+		status);
+}
+
 static int client_step(void *state, struct jm_step *ret, struct jm_err *err)
 {
 	struct jm_client *c = state;
 	struct jm_clock *clock = c->work->sleeper->clock;
 	int64_t end = jm_clock_now(clock) + STEP_NS;
-	int code = 0;
+	int code = check_server(c, err);
 
 	while (!code && jm_clock_now(clock) < end) {
 		code = jm_client_send(c, jm_earlier(end, jm_clock_now(clock) + SEND_NS), err);
@@ -260,6 +320,7 @@ static int client_setup(struct jm_work *work, void **ret_state, struct jm_err *e
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the requests.");
 	JM_FILL(work->options, c);
 	c->work = work;
+	c->start_s = NAN;
 	*ret_state = c;
 	allow_connections();
 	code = jm_load_open(&c->load, work, false, err);
@@ -313,7 +374,10 @@ static void client_teardown(void *state)
 	if (!c)
 		return;
 	jm_http_client_free(c->http);
-	jm_server_stop(&c->server, c->work->ctx);
+	if (c->server.kept)
+		jm_server_leave(&c->server);
+	else
+		jm_server_stop(&c->server, c->work->ctx);
 	for (int i = 0; i < c->load.answers.n; i++)
 		jm_event_stream_close(&c->flow[i].stream);
 	free(c->flow);
@@ -327,6 +391,7 @@ const struct jm_workload jm_workload_serve_client = {
 	.summary = "requests to a server that speaks OpenAI's /v1/completions",
 	.unit = "token",
 	.options = options,
+	.keeps = "start",
 	.no_precision = true,
 	.setup = client_setup,
 	.step = client_step,

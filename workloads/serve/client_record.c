@@ -40,6 +40,7 @@ static json_t *server_json(const struct jm_client *c)
 
 	jm_json_set_text(&json, "url", c->url);
 	jm_json_set_text(&json, "model", c->shown_model);
+	jm_json_set_number(&json, "start_s", c->start_s);
 	jm_json_set_int(&json, "no_usage", c->no_usage);
 	jm_json_set_int(&json, "no_done", c->no_done);
 	jm_json_set_int(&json, "other_prompt", c->other_prompt);

@@ -45,6 +45,7 @@ struct jm_client {
 	int vocab;
 	struct jm_http_client *http;
 	struct jm_server_process server;
+	double start_s;	      /* from its start until it answered; NAN = this case started none */
 	struct jm_flow *flow; /* [answers] */
 	int cap;
 	int under_way;

@@ -66,13 +66,18 @@ static void know(struct jm_strays *o, pid_t pid)
 	o->n_known++;
 }
 
+void jm_strays_know(struct jm_strays *o, pid_t pid)
+{
+	know(o, pid);
+}
+
 /* Did it exist before, or is it in the session of a child that did, as a daemon's child whose
  * parent has ended? */
 static bool is_known(const struct jm_strays *o, pid_t pid)
 {
 	pid_t session = getsid(pid);
 
-	for (int i = 0; i < o->n_known; i++)
+	for (int i = 0; i < o->n_known && i < JM_STRAYS_KNOWN; i++)
 		if (o->known[i] == pid || (o->session[i] == session && session != getsid(0)))
 			return true;
 	return false;

@@ -32,6 +32,8 @@ struct jm_strays {
 
 /* From now on orphans are adopted. Earlier children that have ended are reaped. */
 void jm_strays_begin(struct jm_strays *o, const struct jm_ctx *ctx);
+/* A child of a child, which is left alone although it was started since. */
+void jm_strays_know(struct jm_strays *o, pid_t pid);
 enum jm_strays_end { JM_STRAYS_LEAVE, JM_STRAYS_ASK, JM_STRAYS_KILL };
 
 /*

@@ -123,7 +123,7 @@ static int make_settings(struct agent *a, json_t *job, struct jm_err *err)
 static int start_worker(struct agent *a, const json_t *job, struct jm_err *err)
 {
 	const json_t *parameters = json_object_get(job, "parameters");
-	char **own = jm_environment_new(json_object_get(parameters, "environment"));
+	char **own = jm_environment_new(json_object_get(parameters, "environment"), NULL);
 	char **env = own && *own ? jm_proc_environment((const char *const *)own) : NULL;
 	const struct jm_launch what = {
 		.program = a->o->program, .job = job, .out_fd = -1, .env = env};

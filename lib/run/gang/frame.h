@@ -23,6 +23,7 @@ enum jm_frame_type {
 	JM_FRAME_ERROR,
 	JM_FRAME_LOG,	/* JSON {level, line} */
 	JM_FRAME_PHASE, /* JSON {phase}: its settings are to be made; orders answer (orders.h) */
+	JM_FRAME_KEEP,	/* JSON {pid}: a process that the cases after this one use, too */
 	/* from an agent, beside those of its worker */
 	JM_FRAME_STARTED, /* int32_t: the process of its worker */
 	JM_FRAME_STDERR,  /* what its worker wrote there */

@@ -5,8 +5,9 @@
 
 #include <jansson.h>
 
-/* "NAME=value" of each variable, NULL-terminated; NULL = memory ran out. variables: may be NULL. */
-char **jm_environment_new(const json_t *variables);
+/* "NAME=value" of each variable, and `more`, which is such a text, NULL-terminated; NULL = memory
+ * ran out. Both may be NULL. */
+char **jm_environment_new(const json_t *variables, const char *more);
 void jm_environment_free(char **env); /* takes NULL */
 
 #endif

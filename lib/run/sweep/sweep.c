@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/text/json.h"
 #include "base/ctx.h"
+#include "kept_process.h"
 #include "run/plan/case_settings.h"
 #include "run/plan/repeat_until.h"
 #include "result/record.h"
@@ -31,6 +32,7 @@ struct run {
 	int blocks;		/* number of blocks of the plan that is known so far */
 	struct jm_err no_trace; /* why the store did not take all of the last trace */
 	bool asked;		/* a case was asked to end; it may have been complete by then */
+	struct jm_kept_process kept;
 };
 
 /* One run of a case. */
@@ -143,6 +145,13 @@ static int on_phase(void *arg, const char *phase, json_t **ret_rows, struct jm_e
 		w->turn->c->parameters, phase, ret_rows, err);
 }
 
+static void on_keep(void *arg, pid_t pid)
+{
+	const struct watcher *w = arg;
+
+	jm_kept_process_take(&w->run->kept, pid);
+}
+
 /* Steals `settings`. */
 static json_t *make_job(const struct run *r, const struct turn *t, json_t *settings)
 {
@@ -168,10 +177,13 @@ static json_t *make_job(const struct run *r, const struct turn *t, json_t *setti
 	return job;
 }
 
-static int run_worker(struct run *r, const struct turn *t, const json_t *job, bool guarded,
+static int run_worker(struct run *r, const struct turn *t, json_t *job, bool guarded,
 	json_t **ret_record, struct jm_err *err)
 {
 	struct watcher watcher = {r, t};
+	pid_t kept;
+	bool keeps = !r->o->agents &&
+		     jm_kept_process_for(&r->kept, r->ctx, r->o->program, t->c->parameters, &kept);
 	const json_t *how = json_object_get(r->plan->request, "how");
 	struct jm_case_options o = {.program = r->o->program,
 		.job = job,
@@ -186,8 +198,12 @@ static int run_worker(struct run *r, const struct turn *t, const json_t *job, bo
 		.echo = r->o->echo,
 		.progress = on_progress,
 		.phase = on_phase,
+		.variable = keeps ? r->kept.reaper.variable : NULL,
+		.keep = on_keep,
 		.arg = &watcher};
 
+	if (keeps)
+		json_object_set_new(job, "kept", json_integer(kept));
 	r->no_trace = (struct jm_err)JM_ERR_INIT;
 	return jm_case_run(r->ctx, &o, ret_record, err);
 }
@@ -520,6 +536,7 @@ int jm_run_plan(struct jm_ctx *ctx, const struct jm_run_options *options, struct
 	rc = put_back_others(&r, err);
 	if (!rc)
 		rc = run_blocks(&r, err);
+	jm_kept_process_end(&r.kept);
 	for (size_t i = 0; i < n; i++) {
 		if (r.slots[i])
 			json_array_append_new(records, r.slots[i]);

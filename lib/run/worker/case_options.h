@@ -43,7 +43,11 @@ struct jm_case_options {
 	 * *ret_rows as of jm_case_apply. An error fails the case; JM_EGONE: the watched process has
 	 * ended. */
 	int (*phase)(void *arg, const char *phase, json_t **ret_rows, struct jm_err *err);
-	void *arg; /* of both */
+	/* "NAME=value" for the environment of native work; NULL = none */
+	const char *variable;
+	/* The worker has started a process that leads a session and outlives the case. */
+	void (*keep)(void *arg, pid_t pid);
+	void *arg; /* of these functions */
 };
 
 #endif

@@ -120,7 +120,7 @@ int jm__worker_command(struct jm__worker *w, struct jm_err *err)
 		.extra_fd = w->orders.fd,
 		.extra = on_orders,
 	};
-	char **env = jm_environment_new(json_object_get(w->parameters, "environment"));
+	char **env = jm_environment_new(json_object_get(w->parameters, "environment"), NULL);
 	struct jm_outcome outcome = {.phase = -1, .marked = -1};
 	int rc;
 

@@ -45,6 +45,7 @@ struct jm__child {
 	enum jm__stop stop;
 	struct jm_err refusal;
 	struct jm_case_reaper reaper;
+	struct jm_strays strays;
 	struct jm__host_traces traces; /* of several hosts */
 	bool asked;		       /* to end after the step that is under way */
 	bool has_begun;		       /* with its measured phase, or past it */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Native work in a worker: setup, warm-up, steady, verify, each a phase; then its teardown. */
 #include "worker_native.h"
+#include "run/gang/frame.h"
 #include "run/gang/gang_meeting.h"
 #include "run/gang/launcher.h"
 #include "run/workload.h"
@@ -109,6 +110,19 @@ static void name_run(const struct jm__worker *w, struct jm_work *work)
 			(int)json_integer_value(json_object_get(c, "repeat")));
 }
 
+static int keep(void *arg, pid_t pid, struct jm_err *err)
+{
+	struct jm__worker *w = arg;
+	json_t *json = json_pack("{s:i}", "pid", (int)pid);
+	int rc;
+
+	pthread_mutex_lock(&w->lock);
+	rc = jm_frame_write_json(w->fd, JM_FRAME_KEEP, json, err);
+	pthread_mutex_unlock(&w->lock);
+	json_decref(json);
+	return rc;
+}
+
 static bool was_stopped(void *arg)
 {
 	struct jm__worker *w = arg;
@@ -119,7 +133,7 @@ static bool was_stopped(void *arg)
 
 static int setup(struct jm__worker *w, struct native *n, struct jm_err *err)
 {
-	const json_t *p = w->parameters;
+	const json_t *p = w->parameters, *kept = json_object_get(w->job, "kept");
 	int phase = jm__worker_begin(w, "setup", err), rc;
 
 	if (phase < 0)
@@ -143,6 +157,9 @@ static int setup(struct jm__worker *w, struct native *n, struct jm_err *err)
 				? &n->meet
 				: NULL,
 		.selftest_s = selftest_of(w),
+		.kept = (pid_t)json_integer_value(kept),
+		.keep = kept ? keep : NULL,
+		.keep_arg = w,
 		.stopped = was_stopped,
 		.stopped_arg = w,
 		.n_devices = 1,

@@ -55,7 +55,7 @@ static int environment(const struct jm__child *c, char **own, char ***ret_env, s
 static int start(struct jm__child *c, struct jm_err *err)
 {
 	const json_t *parameters = json_object_get(c->o->job, "parameters");
-	char **own = jm_environment_new(json_object_get(parameters, "environment"));
+	char **own = jm_environment_new(json_object_get(parameters, "environment"), c->o->variable);
 	char **env;
 	struct jm_rank rank[JM_MEET_MOST];
 	int rc = environment(c, own, &env, err);
@@ -237,6 +237,16 @@ static void on_phase(struct jm__child *c, const json_t *json)
 	jm__stop_workers(c, rc == JM_EGONE ? JM__WATCHED_GONE : JM__REFUSED);
 }
 
+static void on_keep(struct jm__child *c, const json_t *json)
+{
+	pid_t pid = (pid_t)json_integer_value(json_object_get(json, "pid"));
+
+	if (pid <= 1 || !c->o->keep)
+		return;
+	jm_strays_know(&c->strays, pid);
+	c->o->keep(c->o->arg, pid);
+}
+
 static int on_json(
 	struct jm__child *c, struct jm__member *m, const struct jm_frame *f, struct jm_err *err)
 {
@@ -254,6 +264,8 @@ static int on_json(
 		on_log(c, m, json);
 	else if (f->type == JM_FRAME_PHASE && m == c->member)
 		on_phase(c, json);
+	else if (f->type == JM_FRAME_KEEP && m == c->member)
+		on_keep(c, json);
 	if (f->type == JM_FRAME_RECORD && !m->record)
 		m->record = json;
 	else
@@ -438,16 +450,15 @@ static void release(struct jm__child *c)
 
 static int run_child(struct jm__child *c, struct jm_err *err)
 {
-	struct jm_strays strays;
 	int rc;
 
 	/* the reaper starts before the search for stray processes, or it would be treated as one */
 	if (json_object_get(json_object_get(c->o->job, "parameters"), "command"))
 		jm_case_reaper_start(c->ctx, c->o->program, &c->reaper);
-	jm_strays_begin(&strays, c->ctx);
+	jm_strays_begin(&c->strays, c->ctx);
 	rc = start(c, err);
 	if (rc) {
-		jm_strays_end(&strays, JM_STRAYS_LEAVE, -1);
+		jm_strays_end(&c->strays, JM_STRAYS_LEAVE, -1);
 		jm_case_reaper_stop(&c->reaper);
 		return rc;
 	}
@@ -455,7 +466,7 @@ static int run_child(struct jm__child *c, struct jm_err *err)
 	finish(c);
 	if (c->o->agents)
 		jm_agent_links_compare_clocks(c->o->agents, true);
-	jm_strays_end(&strays, jm__end_of_strays(c), c->o->cancel_fd);
+	jm_strays_end(&c->strays, jm__end_of_strays(c), c->o->cancel_fd);
 	jm_case_reaper_stop(&c->reaper);
 	if (!rc && c->stop == JM__CANCELLED)
 		rc = jm_err_set(err, JM_EINTR, "Interrupted.");
