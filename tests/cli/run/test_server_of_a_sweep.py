@@ -35,10 +35,11 @@ class Starts:
         self.port, self.file, self.log = free_port(), folder / "starts", folder / "log"
         self.url = f"http://127.0.0.1:{self.port}"
 
-    def command(self, first="", before=""):
-        """first: what the first one does beside."""
-        return (f"{before}if [ ! -e {self.file} ]; then {first or ':'}\nfi; echo $$ >>{self.file}; exec {sys.executable} {PEER} {self.port} "
-                f"{self.log}")
+    def command(self, before=":", first=":", answers=0):
+        """What the first one does beside; it ends at the request after so many answers, if any."""
+        ways = " ".join(["well"] * answers + ["exit"]) if answers else ""
+        return (f"{before}; if [ ! -e {self.file} ]; then ways='{ways}'; {first}\nfi; echo $$ >>{self.file}; "
+                f"exec {sys.executable} {PEER} {self.port} {self.log} $ways")
 
     def pids(self):
         return [int(line) for line in self.file.read_text().split()] if self.file.exists() else []
@@ -66,7 +67,7 @@ def setup_s(record):
 
 
 def test_a_sweep_has_one_server(starts):
-    rates = records("--url", starts.url, "--start", starts.command(before="sleep 0.3; "), "--rate", "40,60", "--seconds", "0.5", "--repeat", "2")
+    rates = records("--url", starts.url, "--start", starts.command(before="sleep 0.3"), "--rate", "40,60", "--seconds", "0.5", "--repeat", "2")
     assert len(starts.pids()) == 1 and len(rates) == 4 and all(r["serving"]["requests_done"] > 0 for r in rates)
     start = [r["serving"]["server"]["start_s"] for r in rates]
     assert sorted(s is None for s in start) == [False, True, True, True]
@@ -75,27 +76,26 @@ def test_a_sweep_has_one_server(starts):
 
 
 def test_another_command_is_another_server(starts):
-    commands = ",".join(starts.command(before=f"echo {word} >/dev/null; ") for word in ("red", "blue"))
+    commands = ",".join(starts.command(before=f"echo {word} >/dev/null") for word in ("red", "blue"))
     both = records("--url", starts.url, "--start", commands, "--rate", "40,60", "--seconds", "0.3")
     assert len(both) == 4 and len(starts.pids()) == 2
     assert sum(r["serving"]["server"]["start_s"] is not None for r in both) == 2
 
 
 def test_a_server_that_ends_fails_its_case_and_the_next_starts_it_again(starts):
-    command = starts.command(first="(while [ ! -s %s ]; do sleep 0.05; done; kill -9 $$) &" % starts.log)
-    rates = records("--url", starts.url, "--start", command, "--rate", "40,60", "--seconds", "1", status=1)
+    rates = records("--url", starts.url, "--start", starts.command(answers=2), "--rate", "40,60", "--seconds", "1", status=1)
     assert len(starts.pids()) == 2
     failed, well = sorted(rates, key=lambda r: r["status"] == "ok")
-    assert failed["status"] == "failed" and "The server of --start ended with status 137" in failed["reason"]
+    assert failed["status"] == "failed" and "The server of --start ended with status 7" in failed["reason"]
     assert well["status"] == "ok" and well["serving"]["server"]["start_s"] > 0
 
 
 def test_a_server_that_is_found_ended_is_started_again(starts):
     """It ends while another case has it: its status is not known there."""
-    command = starts.command(first="(while [ $(wc -l <%s || echo 0) -lt 30 ]; do sleep 0.05; done; kill -9 $$) 2>/dev/null &" % starts.log)
-    rates = records("--url", starts.url, "--start", command, "--rate", "40,41,42", "--seconds", "0.5", status=1)
-    assert len(starts.pids()) == 2 and sorted(r["status"] for r in rates) == ["failed", "ok", "ok"]
-    assert "The server of --start ended" in next(r for r in rates if r["status"] == "failed")["reason"]
+    rates = records("--url", starts.url, "--start", starts.command(answers=100), "--rate", "20,1000,21", "--seconds", "0.5", status=1)
+    assert len(starts.pids()) == 2 and [r["status"] for r in rates].count("ok") == 2
+    failed = next(r for r in rates if r["status"] == "failed")
+    assert failed["case"]["parameters"]["options"]["rate"] == "1000" and "The server of --start ended while" in failed["reason"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
