@@ -27,8 +27,8 @@ struct jm_request_queue {
 	uint32_t ends; /* of phases, so far */
 };
 
-/* All replicas open it, before any of them takes a request. fd: of the file that they share
- * (comm.h). load: whose arrivals these are. */
+/* All replicas open it, before any of them takes a request. work: its gang_fd is of the file that
+ * they share. load: whose arrivals these are; outlives the queue. */
 int jm_queue_open(struct jm_request_queue *q, const struct jm_work *work, struct jm_load *load,
 	struct jm_err *err);
 void jm_queue_close(struct jm_request_queue *q); /* takes a zeroed one */
