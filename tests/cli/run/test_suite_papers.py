@@ -113,7 +113,7 @@ def failed_cases(suite):
     plan |= {"platform": str(SOURCE / "suites" / plan["platform"]), "repeat": 1, "memory": 0.001, "source": "null"}
     plan.pop("set", None)
     with tempfile.TemporaryDirectory() as folder:
-        plan["runs"] = [with_files({k: v for k, v in run.items() if k != "set"}, folder) for run in plan["runs"] if run.get("work", "burn") != "burn"]
+        plan["runs"] = [with_files({k: v for k, v in run.items() if k != "set"}, folder) for run in plan["runs"] if run.get("work", "burn") not in ("burn", "serve")]
         os.symlink(FAKES / "cuda-plans.so", f"{folder}/cuda.so")
         with open(f"{folder}/plan.yaml", "w", encoding="utf-8") as f:
             yaml.safe_dump(plan, f)
@@ -168,7 +168,9 @@ def run_facts(suite, run):
     cases = [case_facts(r) for r in failed_cases(suite) if r["case"]["run"] == run] if is_training(own) else []
     for name in {name for case in cases for name in case}:
         facts[name] = sorted({value_of(case[name]) for case in cases if name in case})
-    if cases and plan.get("add-watts"):
+    if own.get("work") == "serve":
+        facts |= {name.replace("-", "_"): [value] for name, value in own.items()} | {"devices": [plan["ranks"]]}
+    if facts.get("devices") and plan.get("add-watts"):
         facts["added_watts_per_device"] = plan["add-watts"] / facts["devices"][0]
     return facts
 
@@ -181,7 +183,7 @@ def value_of(text):
 
 
 def is_training(run):
-    return "work" in run and run["work"] not in ("gemm", "allgather", "overlap", "burn")
+    return "work" in run and run["work"] not in ("gemm", "allgather", "overlap", "burn", "serve")
 
 
 def runs_of(suite):
