@@ -23,7 +23,8 @@ struct jm_flat jm_graph_flat(struct jm_graph *g, const struct jm_step_shape *sha
 		.ids = ids,
 		.position = jm_graph_input(g, "position", JM_I32, 1, DIMS(tokens)),
 		.request = jm_graph_input(g, "request", JM_I32, 1, DIMS(tokens)),
-		.page = jm_graph_input(g, "page", JM_I32, 2, DIMS(requests, shape->pages_each)),
+		.page = jm_graph_tensor(
+			g, JM_CLASS_STATE, JM_I32, 2, DIMS(requests, shape->pages_each), "page"),
 		.last = jm_graph_input(g, "last", JM_I32, 1, DIMS(requests)),
 	};
 }

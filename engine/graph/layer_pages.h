@@ -31,9 +31,10 @@ struct jm_flat {
 };
 
 /*
- * Declares the inputs "ids", "position", "request", "page" and "last", and the running state
- * "token" i32[R], which a step makes. In the input, an id below 0 is the token that the step before
- * made of request -1 - id.
+ * Declares the inputs "ids", "position", "request" and "last", and what programs that share a cache
+ * have in common: the table "page", which the host writes, and the running state "token" i32[R],
+ * which a step makes. In the input, an id below 0 is the token that the step before made of request
+ * -1 - id.
  */
 struct jm_flat jm_graph_flat(struct jm_graph *g, const struct jm_step_shape *shape);
 /*

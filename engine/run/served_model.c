@@ -23,18 +23,21 @@ struct inputs {
 	} at[JM_STAGING_TENSORS];
 };
 
-/* The pages, of which few are sent, are the last. */
 static struct inputs inputs_of(const struct jm_served_model *c)
 {
-	const struct inputs greedy = {
-		5, {{"ids", c->ids}, {"position", c->position}, {"request", c->request},
-			   {"last", c->last}, {"page", c->page}}};
+	const struct inputs greedy = {4, {{"ids", c->ids}, {"position", c->position},
+						 {"request", c->request}, {"last", c->last}}};
 	const struct inputs drawn = {
-		7, {{"ids", c->ids}, {"position", c->position}, {"request", c->request},
-			   {"last", c->last}, {"rule", c->rule}, {"draw", c->draw},
-			   {"page", c->page}}};
+		6, {{"ids", c->ids}, {"position", c->position}, {"request", c->request},
+			   {"last", c->last}, {"rule", c->rule}, {"draw", c->draw}}};
 
 	return c->shape.samples ? drawn : greedy;
+}
+
+/* The table of pages, which all programs read. */
+static struct jm_tensor *table_of(const struct jm_served_model *c)
+{
+	return jm_graph_find(c->program[0]->graph, "page");
 }
 
 static bool take(struct jm_served_model *c)
@@ -145,7 +148,8 @@ size_t jm_served_page_bytes(const struct jm_served_model *c)
 
 size_t jm_served_peak(const struct jm_served_model *c, size_t *ret_arena)
 {
-	size_t kept = c->program[0]->persistent_bytes;
+	const struct jm_program *first = c->program[0];
+	size_t kept = first->persistent_bytes + jm_staging_bytes(first->device, table_of(c));
 	struct inputs inputs = inputs_of(c);
 
 	*ret_arena = 0;
@@ -173,6 +177,13 @@ static int open_flight(struct jm_served_model *c, struct jm_served_flight *f, st
 	return code ? code : jm_event_new(d, &f->done, err);
 }
 
+static int open_table(struct jm_served_model *c, struct jm_err *err)
+{
+	struct jm_tensor *t = table_of(c);
+
+	return jm_staging_open(&c->table, c->program[0], &t, 1, err);
+}
+
 static int open_staging(struct jm_served_model *c, int size, struct jm_err *err)
 {
 	struct jm_tensor *t[JM_STAGING_TENSORS];
@@ -192,6 +203,8 @@ int jm_served_build(struct jm_served_model *c, struct jm_err *err)
 		if (!code)
 			code = open_staging(c, i, err);
 	}
+	if (!code)
+		code = open_table(c, err);
 	c->made = jm_graph_find(c->program[0]->graph, "token");
 	for (int i = 0; i <= JM_SERVED_AHEAD && !code; i++)
 		code = open_flight(c, &c->flight[i], err);
@@ -218,6 +231,18 @@ static void copy_pages(const struct jm_served_model *c, int32_t *to)
 		memcpy(to + i * each, c->page + i * each, (size_t)c->used_pages[i] * sizeof(*to));
 }
 
+static int send_pages(struct jm_served_model *c, struct jm_err *err)
+{
+	struct jm_staging *s = &c->table;
+	int code = jm_staging_begin(s, err);
+
+	if (code)
+		return code;
+	copy_pages(c, jm_staging_room(s, s->tensor[0]));
+	jm_staging_rows(s, c->used_pages);
+	return jm_staging_end(s, err);
+}
+
 /* Sends what the caller wrote to the program; rows after those are padding. */
 static int send_inputs(struct jm_served_model *c, int size, int64_t rows, struct jm_err *err)
 {
@@ -231,11 +256,10 @@ static int send_inputs(struct jm_served_model *c, int size, int64_t rows, struct
 	}
 	if (code)
 		return code;
-	for (int i = 0; i + 1 < inputs.n; i++)
+	for (int i = 0; i < inputs.n; i++)
 		memcpy(jm_staging_room(s, s->tensor[i]), inputs.at[i].data, s->tensor[i]->bytes);
-	copy_pages(c, jm_staging_room(s, s->tensor[inputs.n - 1]));
-	jm_staging_rows(s, c->used_pages);
-	return jm_staging_end(s, err);
+	code = jm_staging_end(s, err);
+	return code ? code : send_pages(c, err);
 }
 
 static struct jm_served_flight *flight_of(struct jm_served_model *c, int64_t step)
@@ -318,6 +342,7 @@ void jm_served_close(struct jm_served_model *c)
 		close_flight(c, &c->flight[i]);
 	for (int i = 0; i < c->n_programs; i++)
 		jm_staging_close(&c->staging[i]);
+	jm_staging_close(&c->table);
 	while (c->n_programs) {
 		struct jm_program *p = c->program[--c->n_programs];
 		struct jm_graph *g = p->graph;

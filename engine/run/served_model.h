@@ -35,7 +35,7 @@ struct jm_served_model {
 	struct jm_program *program[JM_SERVED_SIZES];
 	int size[JM_SERVED_SIZES]; /* rows of each program, ascending */
 	int n_programs;
-	struct jm_staging staging[JM_SERVED_SIZES];
+	struct jm_staging staging[JM_SERVED_SIZES], table; /* table: of the pages, for all */
 	/* Of step n: [n % their number]; the last one that was awaited is among them. */
 	struct jm_served_flight flight[JM_SERVED_AHEAD + 1];
 	int64_t launched, awaited;    /* steps so far */

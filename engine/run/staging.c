@@ -2,8 +2,6 @@
 /* Transfer of inputs to a device. */
 #include "staging.h"
 
-#include <string.h>
-
 #include "engine/graph/tensor.h"
 
 #define ALIGN ((size_t)64)
@@ -31,7 +29,6 @@ static int open_slot(struct jm_staging *s, struct jm_staging_slot *slot, struct 
 			"Out of memory for copying inputs to device %s: %.3g MB are needed on it "
 			"and on the host; use a smaller batch.",
 			d->backend->name, (double)s->bytes / 1e6);
-	memset(slot->host, 0, s->bytes);
 	code = jm_event_new(d, &slot->sent, err);
 	return code ? code : jm_event_new(d, &slot->taken, err);
 }
