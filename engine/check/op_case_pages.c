@@ -94,17 +94,13 @@ static void attention_pages_f8(
 	attend_as(k, t->c, JM_F8E4M3, d, shared);
 }
 
-/* Widths and pages for which backends have fast kernels. together: all rows are of one request, so
- * that they follow each other; else rows of all requests are mixed. */
-static void attend_fast(
-	struct kit *k, enum jm_dtype c, enum jm_dtype kept, const struct shape *d, bool together)
+/* Widths and pages for which backends have fast kernels; positions are below 16 each - 1. */
+static void attend_rows(struct kit *k, enum jm_dtype c, enum jm_dtype kept, const struct shape *d,
+	struct jm_tensor *position, int64_t requests, int64_t each)
 {
-	int64_t depth = d->s % 2 ? 64 : 128, rows = d->b * d->s;
-	int64_t requests = together ? 1 : d->b, each = (rows + 40) / JM_PAGE_TOKENS + 1;
+	int64_t depth = d->s % 2 ? 64 : 128, rows = position->dim[0];
 	const int64_t *cache = DIMS(requests * each + 3, JM_PAGE_TOKENS, d->kv_heads, depth);
 	const int64_t *dim = DIMS(1, rows, d->heads * depth);
-	struct jm_tensor *position =
-		kit_counted(k, together ? (int)(d->n % 40) : -1, 1, DIMS(rows));
 	struct jm_tensor *request = kit_ids(k, requests, 1, DIMS(rows));
 	struct jm_tensor *page = kit_counted(k, 3, 2, DIMS(requests, each));
 	struct jm_tensor *keys = kit_normal(k, kept, 0, 1, 4, cache);
@@ -119,6 +115,17 @@ static void attend_fast(
 		->attr = attr;
 }
 
+/* together: all rows are of one request, so that they follow each other; else rows of all requests
+ * are mixed. */
+static void attend_fast(
+	struct kit *k, enum jm_dtype c, enum jm_dtype kept, const struct shape *d, bool together)
+{
+	int64_t rows = d->b * d->s, each = (rows + 40) / JM_PAGE_TOKENS + 1;
+	int first = together ? (int)(d->n % 40) : -1;
+
+	attend_rows(k, c, kept, d, kit_counted(k, first, 1, DIMS(rows)), together ? 1 : d->b, each);
+}
+
 static void attention_fast(
 	struct kit *k, const struct types *t, const struct shape *d, bool together)
 {
@@ -129,6 +136,18 @@ static void attention_fast_f8(
 	struct kit *k, const struct types *t, const struct shape *d, bool together)
 {
 	attend_fast(k, t->c, JM_F8E4M3, d, together);
+}
+
+/* More rows than backends give a block each, of requests of few pages; one group of heads. */
+static void attention_short(
+	struct kit *k, const struct types *t, const struct shape *d, bool narrow)
+{
+	struct shape one = *d;
+
+	one.heads = d->heads / d->kv_heads;
+	one.kv_heads = 1;
+	attend_rows(k, t->c, narrow ? JM_F8E4M3 : t->c, &one, kit_ids(k, 44, 1, DIMS(1024 + d->n)),
+		9, 3);
 }
 
 static void rows(struct kit *k, const struct types *t, const struct shape *d, bool flag)
@@ -202,6 +221,7 @@ const struct backend_case backend_pages_cases[] = {
 	{"cache-write f8", cache_write_f8},
 	{"attention-pages f8", attention_pages_f8},
 	{"attention-pages fast f8", attention_fast_f8},
+	{"attention-pages short", attention_short},
 	{"rows", rows},
 	{"made-ids", made_ids},
 	{"linear, few rows", linear_few},

@@ -64,4 +64,24 @@ template <typename T> __device__ __forceinline__ unsigned two_of(unsigned codes)
 	}
 }
 
+/* The type of factors on tensor cores where keys and values have type K, and all else T: codes
+ * become halves in one instruction, and bf16 in four. */
+template <typename T, typename K> using factor = std::conditional_t<is_f8<K>, half, T>;
+
+/* x as a half; finite values beyond the largest half become that. */
+__device__ __forceinline__ float within_half(float x)
+{
+	return fabsf(x) > 65504 && fabsf(x) < INFINITY ? copysignf(65504, x) : x;
+}
+
+/* Two elements of T as two of F. From bf16 to halves, below 2^-16 bits are lost. */
+template <typename F, typename T> __device__ __forceinline__ unsigned pair_as(unsigned pair)
+{
+	if constexpr (std::is_same_v<F, T>)
+		return pair;
+	else
+		return two((const F *)nullptr, within_half(__uint_as_float(pair << 16)),
+			within_half(__uint_as_float(pair & 0xffff0000u)));
+}
+
 #endif

@@ -12,14 +12,14 @@
  * which share the keys in shared memory. Sums are in f32, softmax is taken in one pass (Milakov and
  * Gimelshein, arXiv 1805.02867).
  */
-#include "pages.cuh"
+#include "pages_few.cuh"
 
 #define THREADS	  256
 #define HEADS	  16	/* of a row, that a block writes */
 #define WHOLE	  -1.0f /* in place of a sum: the query has no parts */
 #define FEW	  4	/* warps of a block that divides the keys */
 #define MANY_ROWS 1024	/* of a step */
-#define FEW_DEEP  3	/* pages that a warp of it has under way or in use */
+#define ALONE	  16	/* pages that a warp of it takes alone, where blocks have several rows */
 
 /* The elements of the cache before the first group of a position. */
 __device__ __forceinline__ int64_t slot_of(const struct cuda_pages &p, int request, int position)
@@ -209,28 +209,21 @@ template <typename T, typename K, int D> __global__ void attention_many_kernel(s
 	extern __shared__ __align__(128) char share[];
 	const struct tile t = tile_at(p, blockIdx.x);
 	const int per = p.heads / p.groups, group = blockIdx.y, warp = threadIdx.x / WARP;
-	const int pages = (t.first + t.n + ROWS - 1) / ROWS, lane = threadIdx.x % WARP;
-	constexpr unsigned bytes = ROWS * D * sizeof(K); /* keys, or values, of a page */
+	const int pages = pages_of(t), lane = threadIdx.x % WARP;
+	constexpr unsigned bytes = page_bytes<K, D>;
 	const unsigned base = shared_at(share);
-	const int64_t apart = (int64_t)p.groups * D;
 	struct queries<D> w;
 
-	if (t.n * per <= ROWS)
+	if (t.n * per <= QUERIES)
 		return;
 	take_queries<T, K, D>(p, t, group * per + warp, 1, w);
 	for (int page = -1; page < pages; page++) {
-		const unsigned now = base + (page & 1) * 2 * bytes,
-			       next = base + (~page & 1) * 2 * bytes;
+		const unsigned now = base + (page & 1) * bytes, next = base + (~page & 1) * bytes;
 		float s[2][4];
 
-		if (page + 1 < pages) {
-			const struct page_at at = page_of(p, t, page + 1, group);
-
-			copy_page<K, D>(next, as<const K>(p.keys) + at.from, apart, at.slots,
-				threadIdx.x, blockDim.x);
-			copy_page<K, D>(next + bytes, as<const K>(p.values) + at.from, apart,
-				at.slots, threadIdx.x, blockDim.x);
-		}
+		if (page + 1 < pages)
+			copy_both<K, D>(p, t, page + 1, p.page[t.request * p.each + page + 1],
+				group, next, threadIdx.x, blockDim.x);
 		asm volatile("cp.async.commit_group;");
 		if (page < 0)
 			continue;
@@ -238,7 +231,7 @@ template <typename T, typename K, int D> __global__ void attention_many_kernel(s
 		__syncthreads();
 		score_page<T, K, D>(w, now, s);
 		weigh<D, 2>(w, s, page * ROWS, p.scale * LOG2_E);
-		add_values<T, K, D>(w, s[0], s[1], now + bytes);
+		add_values<T, K, D>(w, s[0], s[1], now + bytes / 2);
 		__syncthreads();
 	}
 #pragma unroll
@@ -267,9 +260,9 @@ __device__ __forceinline__ void merge_warps(
 		float most = MASKED, sum = 0, y = 0;
 
 		for (int warp = 0; warp < FEW; warp++)
-			most = fmaxf(most, share[(warp * ROWS + m) * (D + 2) + D]);
+			most = fmaxf(most, share[(warp * QUERIES + m) * (D + 2) + D]);
 		for (int warp = 0; warp < FEW; warp++) {
-			const float *from = share + (warp * ROWS + m) * (D + 2);
+			const float *from = share + (warp * QUERIES + m) * (D + 2);
 			const float part = exp2f(from[D] - most);
 
 			y += part * from[i];
@@ -289,87 +282,90 @@ __device__ __forceinline__ void merge_warps(
 	}
 }
 
-/* A tile of at most 16 queries: the warps of all its blocks (p.splits along z) take its pages in
- * turn. */
+/* A tile of few queries, for a warp. */
+template <typename T, typename K, int D>
+__device__ __forceinline__ void attend_alone(
+	const struct cuda_pages &p, const struct tile &t, char *share)
+{
+	const int per = p.heads / p.groups, head = blockIdx.y * per, warp = threadIdx.x / WARP;
+	struct few<D> w;
+
+	take_few<T, K, D>(p, t, head, per, w);
+	see_pages<T, K, D>(p, t, 0, 1, shared_at(share) + warp * few_bytes<K, D>, w);
+	store_few<T, K, D>(p, t, head, per, w);
+}
+
+/* A tile of few queries: the warps of all its blocks (p.splits along z) take its pages in turn. */
 template <typename T, typename K, int D>
 __device__ __forceinline__ void attend_few(
 	const struct cuda_pages &p, const struct tile &t, char *share)
 {
 	const int per = p.heads / p.groups, group = blockIdx.y, warp = threadIdx.x / WARP;
-	const int pages = (t.first + t.n + ROWS - 1) / ROWS, lane = threadIdx.x % WARP;
-	const int first = blockIdx.z * FEW + warp, step = FEW * p.splits;
-	constexpr unsigned bytes = ROWS * D * sizeof(K);
-	const unsigned base = shared_at(share) + warp * FEW_DEEP * 2 * bytes;
-	const int64_t apart = (int64_t)p.groups * D;
 	float *merged = reinterpret_cast<float *>(share);
-	struct queries<D> w;
+	struct few<D> w;
 
 	if (t.first < 0) {
 		for (int i = threadIdx.x; i < per * D && !blockIdx.z; i += blockDim.x)
 			as<T>(p.y)[((int64_t)t.row * p.heads + group * per) * D + i] = (T)0.0f;
 		return;
 	}
-	take_queries<T, K, D>(p, t, group * per, per, w);
-	for (int ahead = first, k = 0;; ahead += step, k++) {
-		const int page = ahead - (FEW_DEEP - 1) * step;
-
-		if (ahead < pages) {
-			const struct page_at at = page_of(p, t, ahead, group);
-			const unsigned to = base + k % FEW_DEEP * 2 * bytes;
-
-			copy_page<K, D>(
-				to, as<const K>(p.keys) + at.from, apart, at.slots, lane, WARP);
-			copy_page<K, D>(to + bytes, as<const K>(p.values) + at.from, apart,
-				at.slots, lane, WARP);
-		}
-		asm volatile("cp.async.commit_group;");
-		if (page < first)
-			continue;
-		if (page >= pages)
-			break;
-		asm volatile("cp.async.wait_group %0;" ::"n"(FEW_DEEP - 1));
-		__syncwarp();
-		{
-			const unsigned now = base + (k + 1) % FEW_DEEP * 2 * bytes;
-			float s[2][4];
-
-			score_page<T, K, D>(w, now, s);
-			weigh<D, 2>(w, s, page * ROWS, p.scale * LOG2_E);
-			add_values<T, K, D>(w, s[0], s[1], now + bytes);
-		}
-		__syncwarp();
-	}
-	asm volatile("cp.async.wait_group 0;");
+	take_few<T, K, D>(p, t, group * per, per, w);
+	see_pages<T, K, D>(p, t, blockIdx.z * FEW + warp, FEW * p.splits,
+		shared_at(share) + warp * few_bytes<K, D>, w);
 	__syncthreads(); /* the pages are no longer needed */
 #pragma unroll
-	for (int r = 0; r < 2; r++) {
-		float *to = merged + (warp * ROWS + lane / 4 + 8 * r) * (D + 2);
+	for (int k = 0; k < 2; k++) {
+		const int m = threadIdx.x % 4 * 2 + k;
+		float *to = merged + (warp * QUERIES + m) * (D + 2);
 
-		w.sum[r] = of_four(w.sum[r], true);
+		if (m >= t.n * per)
+			continue;
 #pragma unroll
-		for (int i = 0; i < D / 8; i++) {
-			to[column_of_y<K>(i, 0)] = w.y[i][2 * r];
-			to[column_of_y<K>(i, 1)] = w.y[i][2 * r + 1];
+		for (int i = 0; i < D / 16; i++) {
+			to[column_of_few<K>(i, 0)] = w.y[i][k];
+			to[column_of_few<K>(i, 1)] = w.y[i][2 + k];
 		}
-		to[D] = w.most[r];
-		to[D + 1] = w.sum[r];
+		to[D] = w.most[k];
+		to[D + 1] = w.sum[k];
 	}
 	__syncthreads();
 	merge_warps<T, D>(p, t, group, merged);
 }
 
-/* A block takes every gridDim.x-th row. */
+/* Whether the tile has so few pages that a warp takes it alone. */
+__device__ __forceinline__ bool is_alone(const struct cuda_pages &p, const struct tile &t)
+{
+	return gridDim.x < p.rows && t.first >= 0 && pages_of(t) <= ALONE;
+}
+
+__device__ __forceinline__ bool has_few(const struct cuda_pages &p, const struct tile &t)
+{
+	return t.n && t.n * (p.heads / p.groups) <= QUERIES;
+}
+
+/* A block takes every gridDim.x-th row: first each warp its share of those of few pages, then all
+ * together the others. */
 template <typename T, typename K, int D>
-__global__ void __launch_bounds__(FEW *WARP) attention_few_kernel(struct cuda_pages p)
+__global__ void __launch_bounds__(FEW *WARP, few_blocks<K>)
+	attention_few_kernel(struct cuda_pages p)
 {
 	extern __shared__ __align__(128) char share[];
+	const int own = threadIdx.x / WARP * gridDim.x;
 
 	start_next();
 	wait_for_previous();
+	for (int row = blockIdx.x + own; gridDim.x < p.rows && row < p.rows;
+		row += FEW * gridDim.x) {
+		const struct tile t = tile_at(p, row);
+
+		if (has_few(p, t) && is_alone(p, t))
+			attend_alone<T, K, D>(p, t, share);
+	}
+	__syncthreads();
 	for (int row = blockIdx.x; row < p.rows; row += gridDim.x) {
 		const struct tile t = tile_at(p, row);
 
-		if (!t.n || t.n * (p.heads / p.groups) > ROWS)
+		if (!has_few(p, t) || is_alone(p, t))
 			continue;
 		attend_few<T, K, D>(p, t, share);
 		__syncthreads(); /* the next tile uses the same memory */
@@ -409,8 +405,10 @@ static bool on_tensor_cores(const struct cuda_pages *p)
 
 int cuda_pages_splits(int processors, const struct cuda_pages *p)
 {
-	const int64_t blocks = p->rows * p->groups, most = (p->each + FEW - 1) / FEW;
-	const int together = p->f8 ? 4 : 2; /* blocks on a multiprocessor */
+	const int pages =
+		FEW * (p->f8 ? few_pages<e4m3> : few_pages<bf16>); /* of a block at a time */
+	const int64_t blocks = p->rows * p->groups, most = (p->each + pages - 1) / pages;
+	const int together = p->f8 ? few_blocks<e4m3> : few_blocks<bf16>;
 	int64_t splits = (together * processors + blocks - 1) / blocks;
 
 	if (!on_tensor_cores(p))
@@ -436,23 +434,22 @@ template <typename T, typename K, int D>
 static void attend(
 	const struct cuda_pages *given, const struct cuda_page_boxes *boxes, cudaStream_t stream)
 {
-	const int per = given->heads / given->groups, page = 2 * ROWS * D * (int)sizeof(K);
+	const int per = given->heads / given->groups, few = FEW * few_bytes<K, D>;
 	const dim3 tiles(
 		blocks_of_rows(given->rows), (unsigned)given->groups, (unsigned)given->splits);
 	struct cuda_pages own = *given, *p = &own;
 
 	own.span = boxes ? CUDA_PAGES_RUN : ROWS;
-	own.few = ROWS / per;
+	own.few = QUERIES / per;
 
-	cudaFuncSetAttribute(attention_few_kernel<T, K, D>,
-		cudaFuncAttributeMaxDynamicSharedMemorySize, FEW * FEW_DEEP * page);
-	start_overlapping(attention_few_kernel<T, K, D>, tiles, FEW * WARP, FEW * FEW_DEEP * page,
-		stream, *p);
+	cudaFuncSetAttribute(
+		attention_few_kernel<T, K, D>, cudaFuncAttributeMaxDynamicSharedMemorySize, few);
+	start_overlapping(attention_few_kernel<T, K, D>, tiles, FEW * WARP, few, stream, *p);
 	if (boxes)
 		cuda_attention_runs(p, boxes, stream);
-	else if (p->rows * per > ROWS)
-		attention_many_kernel<T, K, D>
-			<<<dim3((unsigned)p->rows, tiles.y), per * WARP, 2 * page, stream>>>(*p);
+	else if (p->rows * per > QUERIES)
+		attention_many_kernel<T, K, D><<<dim3((unsigned)p->rows, tiles.y), per * WARP,
+			2 * page_bytes<K, D>, stream>>>(*p);
 	if (p->splits > 1)
 		start_overlapping(
 			merge_kernel<T, D>, dim3((unsigned)(p->rows * p->heads)), D, 0, stream, *p);

@@ -5,10 +5,11 @@
  *
  * A block has two warp groups, each of which owns one head of up to 64 rows, and a third that
  * copies keys and values, 128 at a time: a warp of it starts copies of boxes of a page, or all of
- * it widens codes of 8 bits to bf16. It takes the runs that begin within 64 rows of the step. While
- * the products of one tile of values run, a warp group computes the softmax of the next tile of
- * keys, and the two take turns (Shah et al., FlashAttention-3, arXiv 2407.08608). All heads of a
- * group have the same keys, so that these come from L2.
+ * it widens codes of 8 bits to halves, which the queries then become, too. It takes the runs that
+ * begin within 64 rows of the step. While the products of one tile of values run, a warp group
+ * computes the softmax of the next tile of keys, and the two take turns (Shah et al.,
+ * FlashAttention-3, arXiv 2407.08608). All heads of a group have the same keys, so that these come
+ * from L2.
  */
 #include <string.h>
 
@@ -168,29 +169,29 @@ __device__ __forceinline__ void read_codes(const struct cuda_pages &p, const voi
 	}
 }
 
-/* Writes a tile of bf16. Of two lanes whose chunks have the same banks each begins with another
+/* Writes a tile of halves. Of two lanes whose chunks have the same banks each begins with another
  * half. */
 template <int D>
 __device__ __forceinline__ void widen_codes(uint32_t to, const struct codes<D> &given, uint32_t bar)
 {
 	typedef struct codes<D> C;
-	const int thread = threadIdx.x % GROUP, chunk = thread % C::chunks, half = chunk / 4;
+	const int thread = threadIdx.x % GROUP, chunk = thread % C::chunks, part_of_row = chunk / 4;
 
 #pragma unroll
 	for (int j = 0; j < C::each; j++) {
 		const int row = j * C::rows + thread / C::chunks;
-		const uint32_t at = to + (half * KEYS + row) * CHUNK_ROW;
+		const uint32_t at = to + (part_of_row * KEYS + row) * CHUNK_ROW;
 		const uint32_t w[4] = {given.c[j].x, given.c[j].y, given.c[j].z, given.c[j].w};
 
 #pragma unroll
 		for (int k = 0; k < 2; k++) {
-			const int part = k ^ (half & 1);
+			const int part = k ^ (part_of_row & 1);
 			const uint32_t low = part ? w[2] : w[0], high = part ? w[3] : w[1];
 
 			asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(
 					     at + ((chunk % 4 * 2 + part) ^ (row & 7)) * 16),
-				     "r"(two_of<bf16>(low & 0xffff)), "r"(two_of<bf16>(low >> 16)),
-				     "r"(two_of<bf16>(high & 0xffff)), "r"(two_of<bf16>(high >> 16))
+				     "r"(two_of<half>(low & 0xffff)), "r"(two_of<half>(low >> 16)),
+				     "r"(two_of<half>(high & 0xffff)), "r"(two_of<half>(high >> 16))
 				     : "memory");
 		}
 	}
@@ -297,6 +298,28 @@ template <int D> __device__ __forceinline__ void clear_behind(uint32_t values, i
 	asm volatile("bar.sync %0, 128;" ::"r"(1 + threadIdx.x / GROUP) : "memory");
 }
 
+/* The queries of a warp group, which are bf16, become halves. */
+template <int D> __device__ __forceinline__ void halve_queries(uint32_t q)
+{
+	for (int i = threadIdx.x % GROUP; i < TILE * D / 8; i += GROUP) {
+		const uint32_t at = q + (i / (TILE * 8) * OWNERS * TILE * 8 + i % (TILE * 8)) * 16;
+		uint32_t x[4];
+
+		asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+			     : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+			     : "r"(at)
+			     : "memory");
+#pragma unroll
+		for (int k = 0; k < 4; k++)
+			x[k] = pair_as<half, bf16>(x[k]);
+		asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(x[0]),
+			     "r"(x[1]), "r"(x[2]), "r"(x[3])
+			     : "memory");
+	}
+	asm volatile("fence.proxy.async;" ::: "memory");
+	asm volatile("bar.sync %0, 128;" ::"r"(1 + threadIdx.x / GROUP) : "memory");
+}
+
 __device__ __forceinline__ void arrive(uint32_t bar)
 {
 	if (threadIdx.x % WARP == 0)
@@ -316,11 +339,12 @@ __device__ __forceinline__ void give_turn(int owner)
 }
 
 /* at: as in copy_run. */
-template <int D>
+template <typename K, int D>
 __device__ __forceinline__ int sum_run(const struct cuda_pages &p, const struct run &r, int number,
 	int at, uint32_t base, const struct barriers &b)
 {
 	typedef memory<D> M;
+	typedef factor<bf16, K> F;
 	const int owner = threadIdx.x / GROUP, lane = threadIdx.x % WARP;
 	const int keys = r.first + r.n, total = (keys + KEYS - 1) / KEYS;
 	const int row = threadIdx.x / WARP % 4 * 16 + lane / 4;
@@ -332,14 +356,16 @@ __device__ __forceinline__ int sum_run(const struct cuda_pages &p, const struct 
 	uint32_t weights[KEYS / 16][4];
 
 	barrier_wait(b.q, number & 1);
+	if (is_f8<K>)
+		halve_queries<D>(q);
 	for (int i = 0; i < total; i++, at++) {
 		barrier_wait(full(b.k, at), at / STAGES & 1);
 		take_turn(owner);
 		product_fence();
-		multiply<D>(s, q, OWNERS * TILE, base + M::k + at % STAGES * M::tile, KEYS);
+		multiply<D, F>(s, q, OWNERS * TILE, base + M::k + at % STAGES * M::tile, KEYS);
 		if (i) {
 			barrier_wait(full(b.v, at - 1), (at - 1) / STAGES & 1);
-			accumulate(y, weights, base + M::v + (at - 1) % STAGES * M::tile, i > 1);
+			accumulate<F>(y, weights, base + M::v + (at - 1) % STAGES * M::tile, i > 1);
 			give_turn(1 - owner);
 			product_wait<1>();
 		} else {
@@ -357,13 +383,13 @@ __device__ __forceinline__ int sum_run(const struct cuda_pages &p, const struct 
 			for (int j = 0; j < D / 2; j++)
 				y[j] *= m.shrink[j / 2 % 2];
 		}
-		pack(weights, s);
+		pack<F>(weights, s);
 	}
 	arrive(b.q + 8);
 	barrier_wait(full(b.v, at - 1), (at - 1) / STAGES & 1);
 	if (keys % KEYS)
 		clear_behind<D>(base + M::v + (at - 1) % STAGES * M::tile, keys % KEYS);
-	accumulate(y, weights, base + M::v + (at - 1) % STAGES * M::tile, total > 1);
+	accumulate<F>(y, weights, base + M::v + (at - 1) % STAGES * M::tile, total > 1);
 	product_wait<0>();
 	results_from_here(y);
 	arrive(free_again(b.v, at - 1));
@@ -428,7 +454,7 @@ __global__ void __launch_bounds__((OWNERS + 1) * GROUP, 1)
 	if (group)
 		give_turn(0);
 	for (int i = 0; r.n; i++, r = next_run(p, f, row, r.row - row + 1, few))
-		at = sum_run<D>(p, r, i, at, base, b);
+		at = sum_run<K, D>(p, r, i, at, base, b);
 }
 
 template <typename K, int D>

@@ -3,8 +3,8 @@
  * What the kernels of attention over pages (pages.cu) do on tensor cores: tiles of rows, 16 queries
  * as fragments, pages in shared memory, and their products.
  */
-#ifndef JM_CUDA_PAGES_CUH
-#define JM_CUDA_PAGES_CUH
+#ifndef JM_CUDA_PAGES_COMMON_CUH
+#define JM_CUDA_PAGES_COMMON_CUH
 
 #include "backends/cuda/kernels/mma.cuh"
 
@@ -50,10 +50,11 @@ template <int D> struct queries {
 	int last[2]; /* the last key that each of the two rows sees */
 };
 
-/* Two elements of the query of a row of the tile; 0: there is no such query. */
-template <typename T> __device__ __forceinline__ unsigned pair_of(const T *q, bool exists)
+/* Two elements of the query of a row of the tile, as factors; 0: there is no such query. */
+template <typename T, typename K>
+__device__ __forceinline__ unsigned pair_of(const T *q, bool exists)
 {
-	return exists ? *reinterpret_cast<const unsigned *>(q) : 0;
+	return exists ? pair_as<factor<T, K>, T>(*reinterpret_cast<const unsigned *>(q)) : 0;
 }
 
 /* The column of the first of the two elements of q[i][k] and q[i][k + 2], k < 2, `high`: the
@@ -96,10 +97,10 @@ __device__ __forceinline__ void take_queries(
 	for (int i = 0; i < D / 16; i++) {
 		const int low = column_of_q<K, D>(i, false), high = column_of_q<K, D>(i, true);
 
-		s.q[i][0] = pair_of(q[0] + low, exists[0]);
-		s.q[i][1] = pair_of(q[1] + low, exists[1]);
-		s.q[i][2] = pair_of(q[0] + high, exists[0]);
-		s.q[i][3] = pair_of(q[1] + high, exists[1]);
+		s.q[i][0] = pair_of<T, K>(q[0] + low, exists[0]);
+		s.q[i][1] = pair_of<T, K>(q[1] + low, exists[1]);
+		s.q[i][2] = pair_of<T, K>(q[0] + high, exists[0]);
+		s.q[i][3] = pair_of<T, K>(q[1] + high, exists[1]);
 	}
 #pragma unroll
 	for (int i = 0; i < D / 8; i++)
@@ -145,8 +146,8 @@ __device__ __forceinline__ void load_codes(unsigned (&to)[4], unsigned at)
 		     : "r"(at));
 }
 
-/* The scores of 8 keys in e4m3; row: that of this lane's key. */
-template <typename T, int D>
+/* The scores of 8 keys in e4m3; row: that of this lane's key. F: the type of the factors. */
+template <typename F, int D>
 __device__ __forceinline__ void score_codes(
 	const struct queries<D> &w, unsigned keys, int row, float (&s)[4])
 {
@@ -159,15 +160,14 @@ __device__ __forceinline__ void score_codes(
 		load_codes(codes, chunk_at<e4m3, D>(keys, row, threadIdx.x % 4 * chunks + c));
 #pragma unroll
 		for (int i = 0; i < 4; i++)
-			multiply(T(), s, w.q[4 * c + i], two_of<T>(codes[i] & 0xffff),
-				two_of<T>(codes[i] >> 16));
+			multiply(F(), s, w.q[4 * c + i], two_of<F>(codes[i] & 0xffff),
+				two_of<F>(codes[i] >> 16));
 	}
 }
 
 /* s[0]: the scores of keys 0 to 7 of the page, s[1]: those of 8 to 15. */
 template <typename T, typename K, int D>
-__device__ __forceinline__ void score_page(
-	const struct queries<D> &w, unsigned keys, float (&s)[2][4])
+__device__ __forceinline__ void score_page(const struct queries<D> &w, unsigned keys, float (*s)[4])
 {
 	const int lane = threadIdx.x % WARP, row = lane % 8 + lane / 16 * 8, chunk = lane / 8 % 2;
 
@@ -177,8 +177,8 @@ __device__ __forceinline__ void score_page(
 		for (int k = 0; k < 4; k++)
 			s[i][k] = 0;
 	if constexpr (is_f8<K>) {
-		score_codes<T, D>(w, keys, lane / 4, s[0]);
-		score_codes<T, D>(w, keys, lane / 4 + 8, s[1]);
+		score_codes<factor<T, K>, D>(w, keys, lane / 4, s[0]);
+		score_codes<factor<T, K>, D>(w, keys, lane / 4 + 8, s[1]);
 	} else {
 #pragma unroll
 		for (int i = 0; i < D / 16; i++) {
@@ -202,16 +202,18 @@ __device__ __forceinline__ float of_four(float x, bool sum)
 	return x;
 }
 
-/* Scores become powers of 2; y and sum are scaled to the new maximum. */
+/* Scores become powers of 2; y and sum are scaled to the new maximum, where it is one. For a
+ * warp. */
 template <int D, int N>
 __device__ __forceinline__ void weigh(
 	struct queries<D> &w, float (&s)[N][4], int first_key, float scale)
 {
 	const int column = 2 * (threadIdx.x % 4);
+	float old[2];
 
 #pragma unroll
 	for (int r = 0; r < 2; r++) {
-		float most = w.most[r], sum = 0, old;
+		float most = w.most[r], sum = 0;
 
 #pragma unroll
 		for (int i = 0; i < N; i++)
@@ -224,7 +226,7 @@ __device__ __forceinline__ void weigh(
 				most = fmaxf(most, x);
 			}
 		most = of_four(most, false);
-		old = fast_exp2(w.most[r] - most);
+		old[r] = fast_exp2(w.most[r] - most);
 		w.most[r] = most;
 #pragma unroll
 		for (int i = 0; i < N; i++)
@@ -235,25 +237,27 @@ __device__ __forceinline__ void weigh(
 				x = fast_exp2(x - most);
 				sum += x;
 			}
-		w.sum[r] = w.sum[r] * old + sum; /* of this lane's columns */
-#pragma unroll
-		for (int i = 0; i < D / 8; i++) {
-			w.y[i][2 * r] *= old;
-			w.y[i][2 * r + 1] *= old;
-		}
+		w.sum[r] = w.sum[r] * old[r] + sum; /* of this lane's columns */
 	}
+	if (!__any_sync(0xffffffffu, old[0] != 1 || old[1] != 1))
+		return;
+#pragma unroll
+	for (int i = 0; i < D / 8; i++)
+#pragma unroll
+		for (int k = 0; k < 4; k++)
+			w.y[i][k] *= old[k / 2];
 }
 
 /* y[0] += a values of the even columns of a chunk in e4m3, y[1]: of the odd ones. low: keys 0 to 7
  * of the page, transposed in units of two columns; high: 8 to 15. */
-template <typename T>
+template <typename F>
 __device__ __forceinline__ void add_codes(
 	float (*y)[4], const unsigned (&a)[4], unsigned low, unsigned high)
 {
-	multiply(T(), y[0], a, two_of<T>(__byte_perm(low, 0, 0x20)),
-		two_of<T>(__byte_perm(high, 0, 0x20)));
-	multiply(T(), y[1], a, two_of<T>(__byte_perm(low, 0, 0x31)),
-		two_of<T>(__byte_perm(high, 0, 0x31)));
+	multiply(F(), y[0], a, two_of<F>(__byte_perm(low, 0, 0x20)),
+		two_of<F>(__byte_perm(high, 0, 0x20)));
+	multiply(F(), y[1], a, two_of<F>(__byte_perm(low, 0, 0x31)),
+		two_of<F>(__byte_perm(high, 0, 0x31)));
 }
 
 /* y += s values, for a page. */
@@ -261,8 +265,9 @@ template <typename T, typename K, int D>
 __device__ __forceinline__ void add_values(
 	struct queries<D> &w, const float (&low)[4], const float (&high)[4], unsigned values)
 {
+	typedef factor<T, K> F;
 	const int lane = threadIdx.x % WARP, row = lane % 16, chunk = lane / 16;
-	const T *type = nullptr;
+	const F *type = nullptr;
 	const unsigned a[4] = {two(type, low[0], low[1]), two(type, low[2], low[3]),
 		two(type, high[0], high[1]), two(type, high[2], high[3])};
 
@@ -272,8 +277,8 @@ __device__ __forceinline__ void add_values(
 
 		load_turned(b, chunk_at<K, D>(values, row, 2 * i + chunk));
 		if constexpr (is_f8<K>) {
-			add_codes<T>(w.y + 4 * i, a, b[0], b[1]);
-			add_codes<T>(w.y + 4 * i + 2, a, b[2], b[3]);
+			add_codes<F>(w.y + 4 * i, a, b[0], b[1]);
+			add_codes<F>(w.y + 4 * i + 2, a, b[2], b[3]);
 		} else {
 			multiply(T(), w.y[2 * i], a, b[0], b[1]);
 			multiply(T(), w.y[2 * i + 1], a, b[2], b[3]);
@@ -281,18 +286,24 @@ __device__ __forceinline__ void add_values(
 	}
 }
 
-/* Where the group's keys and values of a page begin, and how many of its slots the tile sees. */
-struct page_at {
-	int64_t from;
-	int slots;
-};
-
-__device__ __forceinline__ struct page_at page_of(
-	const struct cuda_pages &p, const struct tile &t, int page, int group)
+/* Pages that a tile sees. */
+__device__ __forceinline__ int pages_of(const struct tile &t)
 {
-	const int64_t number = p.page[t.request * p.each + page];
+	return (t.first + t.n + ROWS - 1) / ROWS;
+}
 
-	return {(number * ROWS * p.groups + group) * p.depth, t.first + t.n - page * ROWS};
+/* Copies keys and values of a page of the tile; number: where it lies in the cache. */
+template <typename K, int D>
+__device__ __forceinline__ void copy_both(const struct cuda_pages &p, const struct tile &t,
+	int page, int number, int group, unsigned to, int thread, int threads)
+{
+	constexpr unsigned bytes = ROWS * D * sizeof(K);
+	const int64_t apart = (int64_t)p.groups * D,
+		      from = ((int64_t)number * ROWS * p.groups + group) * D;
+	const int slots = t.first + t.n - page * ROWS; /* that the tile sees */
+
+	copy_page<K, D>(to, as<const K>(p.keys) + from, apart, slots, thread, threads);
+	copy_page<K, D>(to + bytes, as<const K>(p.values) + from, apart, slots, thread, threads);
 }
 
 template <typename T, typename K, int D>
