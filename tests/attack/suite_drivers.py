@@ -21,10 +21,8 @@ class Suite:
     def quick(self, rng):
         """Commands that set nothing are not kept by what hangs."""
         words = rng.choice((["list"], ["status"], ["mark", "x"]))
-        began = time.monotonic()
-        joulemark(self.gpus, *words)
-        spent = time.monotonic() - began
-        assert spent < 6, f"{words} took {spent:.1f} s"
+        said = joulemark(self.gpus, *words).stderr
+        assert "Waiting up to" not in said, f"{words}: {said}"
 
     def begin(self, rng):
         gpu = rng.randrange(4)
@@ -38,9 +36,9 @@ class Suite:
         time.sleep(rng.uniform(0.1, 1.5))
         self.gpus.config("")
 
-    def leave(self, rng):
-        """By two signals, by a kill, or by a kill of the guard."""
-        how = rng.choice(("signals", "program killed", "guard killed", "both killed"))
+    def leave(self, how):
+        """By two signals, by a kill, or by a kill of the guard; the seconds that the second signal took to be heard."""
+        took = 0
         guard = guard_of(self.program.pid)
         if how in ("guard killed", "both killed") and guard:
             kill(guard)
@@ -52,23 +50,27 @@ class Suite:
             began = time.monotonic()
             kill(self.program.pid, signal.SIGINT)
             self.program.wait(timeout=40)
-            assert how != "signals" or time.monotonic() - began < 8, "the second signal was not heard"
+            took = time.monotonic() - began if how == "signals" else 0
         self.program.wait(timeout=60)
-        return how
+        return took
+
+    def as_it_was(self):
+        settle(self.gpus)
+        return self.gpus.limits() == self.found and not self.gpus.journals()
 
     def round(self, rng):
+        """A signal that is not heard is late in every attempt, on a busy machine only in some."""
         if rng.random() < 0.5:
             return self.stopped_guard(rng)
-        self.begin(rng)
-        how = self.leave(rng)
-        os.remove(self.stuck)
-
-        def as_it_was():
-            settle(self.gpus)
-            return self.gpus.limits() == self.found and not self.gpus.journals()
-
-        assert wait_for(as_it_was, 40), f"{how}: {self.gpus.limits()}, {self.gpus.journals()}"
-        return f"stuck drivers, {how}"
+        how = rng.choice(("signals", "program killed", "guard killed", "both killed"))
+        for _ in range(4):
+            self.begin(rng)
+            took = self.leave(how)
+            os.remove(self.stuck)
+            assert wait_for(self.as_it_was, 40), f"{how}: {self.gpus.limits()}, {self.gpus.journals()}"
+            if took < 8:
+                return f"stuck drivers, {how}"
+        raise AssertionError("the second signal was not heard")
 
     def stopped_guard(self, rng):
         self.program = subprocess.Popen(
