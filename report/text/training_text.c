@@ -58,7 +58,8 @@ static void add_loading(const json_t *record, char *out, size_t size)
 		jm_text_format(rate, sizeof(rate), " (%s/s by all of them)", number);
 	}
 	if (!isnan(joules))
-		jm_text_format(energy, sizeof(energy), " and %.3g J of the host (estimated)", joules);
+		jm_text_format(
+			energy, sizeof(energy), " and %.3g J of the host (estimated)", joules);
 	jm_text_format(text, sizeof(text),
 		"%.0f pictures, those read ahead too, were read in %.3g s of %.0f thread(s)%s%s, "
 		"%.0f files could not be read; steps waited %.3g s for pictures.",
