@@ -344,3 +344,17 @@ void jm_element_set(enum jm_dtype type, void *data, int64_t i, double value)
 	else
 		set_narrow(type, data, i, value);
 }
+
+void jm_elements_set(enum jm_dtype type, void *data, int64_t first, const float *value, int64_t n)
+{
+	uint16_t *half = (uint16_t *)data + first;
+
+	if (type == JM_F32)
+		memcpy((float *)data + first, value, (size_t)n * sizeof(*value));
+	else if (type == JM_BF16)
+		for (int64_t i = 0; i < n; i++)
+			half[i] = jm_bf16_set(value[i]);
+	else
+		for (int64_t i = 0; i < n; i++)
+			jm_element_set(type, data, first + i, (double)value[i]);
+}

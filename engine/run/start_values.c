@@ -96,33 +96,20 @@ struct values {
 	char *to;
 };
 
-static void convert(enum jm_dtype type, const float *from, float scale, int64_t n, char *to)
-{
-	for (int64_t i = 0; i < n; i++)
-		if (type == JM_F32)
-			((float *)to)[i] = scale * from[i];
-		else if (type == JM_BF16)
-			((uint16_t *)to)[i] = jm_bf16_set(scale * from[i]);
-		else
-			jm_element_set(type, to, i, (double)(scale * from[i]));
-}
-
 #define DRAWN 512 /* values at once */
 
-/* n values from element `at` of the whole parameter on. */
-static void write_run(const struct values *v, int64_t at, int64_t n, char *to)
+/* n values from element `at` of the whole parameter on, to element i of `to`. */
+static void write_run(const struct values *v, int64_t at, int64_t n, int64_t i)
 {
 	float drawn[DRAWN + 2];
-	int64_t k;
 
-	for (int64_t i = 0; i < n; i += k, at += k, to += k * (int64_t)jm_dtype_bytes(v->type)) {
-		k = MIN(n - i, DRAWN);
+	for (int64_t k; n > 0; n -= k, at += k, i += k) {
+		k = MIN(n, DRAWN);
 		if (v->draw)
 			v->draw(v->seed, (uint64_t)at / 2, (at % 2 + k + 1) / 2, drawn);
-		else
-			for (int64_t j = 0; j < DRAWN + 2; j++)
-				drawn[j] = v->constant;
-		convert(v->type, drawn + at % 2, v->draw ? v->scale : 1, k, to);
+		for (int64_t j = 0; j < at % 2 + k; j++)
+			drawn[j] = v->draw ? drawn[j] * v->scale : v->constant;
+		jm_elements_set(v->type, v->to, i, drawn + at % 2, k);
 	}
 }
 
@@ -134,7 +121,7 @@ static void write_share(void *arg, int share, int64_t first, int64_t n)
 	(void)share;
 	for (int64_t i = v->first + first; i < end; i += run) {
 		run = MIN(jm_cell_stretch(v->graph, v->cell, v->graph->tp_rank, i, &at), end - i);
-		write_run(v, at, run, v->to + (i - v->first) * (int64_t)jm_dtype_bytes(v->type));
+		write_run(v, at, run, i - v->first);
 	}
 }
 

@@ -4,7 +4,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 
+#include "base/process/parallel_for.h"
 #include "engine/graph/rng.h"
 #include "engine/graph/tensor.h"
 #include "heat_equation.h"
@@ -147,27 +149,51 @@ static int make_text(const struct jm_batch_feed *s, const struct jm_feed_input *
 
 /* ---- random values --------------------------------------------------------------------------- */
 
+#define DRAWN 512 /* values at once */
+
 static void fill_normal(const struct jm_tensor *t, void *room, int64_t at, int64_t n, uint64_t seed)
 {
-	float pair[2] = {0, 0};
+	float drawn[DRAWN];
+	int64_t k;
 
-	for (int64_t i = 0; i < n; i++) {
-		if (!(i & 1))
-			jm_rng_normal_pair(seed, (uint64_t)i / 2, pair);
-		jm_element_set(t->type, room, at + i, (double)pair[i & 1]);
+	for (int64_t i = 0; i < n; i += k) {
+		k = MIN(n - i, DRAWN);
+		jm_rng_normals(seed, (uint64_t)i / 2, (k + 1) / 2, drawn);
+		jm_elements_set(t->type, room, at + i, drawn, k);
 	}
+}
+
+/* A batch of random samples. */
+struct samples {
+	const struct jm_feed_input *input;
+	int64_t number; /* of the batch */
+	void *room;
+};
+
+static void fill_samples(void *arg, int share, int64_t first, int64_t count)
+{
+	const struct samples *s = arg;
+	int64_t batch = s->input->t->dim[0], n = jm_tensor_count(s->input->t) / batch;
+
+	(void)share;
+	for (int64_t b = first; b < first + count; b++)
+		fill_normal(s->input->t, s->room, b * n, n,
+			jm_rng(s->input->seed, (uint64_t)(s->number * batch + b)));
 }
 
 static int make_normal(const struct jm_batch_feed *s, const struct jm_feed_input *input,
 	int64_t number, void *room, struct jm_err *err)
 {
-	int64_t batch = input->t->dim[0], n = jm_tensor_count(input->t) / batch;
+	int64_t batch = input->t->dim[0];
 
 	(void)s;
 	(void)err;
-	for (int64_t b = 0; b < batch; b++)
-		fill_normal(input->t, room, b * n, n,
-			jm_rng(input->seed, (uint64_t)(number * batch + b)));
+	jm_shares_run(&(struct jm_shares){.count = batch,
+		.weight = jm_tensor_count(input->t) / batch,
+		.unit = 1,
+		.most = JM_SHARES_MOST,
+		.fn = fill_samples,
+		.arg = &(struct samples){input, number, room}});
 	return 0;
 }
 
