@@ -11,12 +11,14 @@ import json
 import os
 import pathlib
 import re
+import statistics
 import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE / "gpu")]
 import rows as gpu_rows  # pylint: disable=wrong-import-position
+import step  # pylint: disable=wrong-import-position
 import table_gpu  # pylint: disable=wrong-import-position
 from table_gpu import gigabytes, median, middle, number, per_joule, ratio, whole  # pylint: disable=wrong-import-position
 
@@ -28,7 +30,8 @@ PEAK = {"bf16": 989.4e12, "fp16": 989.4e12, "bf16-true": 989.4e12, "tf32": 494.7
 STREAM = {"H100": 3.07e12, "H200": 0.919 * 4.814e12}
 # the network of docs/speed_gpu_errors.json that has the same blocks
 ERRORS = {"resnet50": "resnet50", "resnet101": "bottleneck", "resnet152": "bottleneck", "vit": "vit", "gpt-117m": "gpt learned",
-          "gpt-800m": "gpt rotary", "llama": "llama", "llama3-8b": "llama"}
+          "gpt-800m": "gpt rotary", "llama": "llama", "llama3-8b": "llama", "alexnet": "alexnet", "vgg16": "vgg11",
+          "xception": "xception", "inception3": "auxiliary"}
 
 PAGE = """\
 # Networks
@@ -52,6 +55,20 @@ Written by `python3 bench/networks.py`; the figures are in `networks.json`, `spe
 - **W**, **items/J**: of the GPU by the driver's counter, beside PyTorch's.
 - **GB**: the peak of joulemark's plan by what PyTorch's allocator reserved.
 - A dash is a figure that was not measured, or not kept.
+
+## On a processor
+
+{about}
+Written from `networks_cpu.json`, which this measures: `bench/table.py --no-parity --precision f32 --rounds {rounds} --output FILE
+--json docs/networks_cpu.json --models {models}`.
+
+{processor}
+
+- joulemark, PyTorch {version} (eager, channels last, torchvision's networks without dropout, xception of `tests/peers/torch_xception.py`) and
+  products of oneDNN take turns on {threads} threads, {rounds} steps each after one. A figure is the median, in parentheses the slowest and the fastest;
+  the ratio has in parentheses the smallest and largest of a round. [speed.md](speed.md) has other networks, measured without other load.
+- **kernels by oneDNN's peak**: as [there](speed.md#how-it-is-measured). The aim is a ratio of 1.5, or 85 % of that peak where that is less, and at most
+  0.65 of PyTorch's resident memory.
 """
 
 
@@ -119,6 +136,26 @@ def rows_of(data):
             and re.fullmatch(r"\d+( x \d+)?", row["batch"]) and options_of(row)]
 
 
+def processor_cells(found):
+    f, theirs, own = step.figures(found), found["pytorch"], found["joulemark"]
+    rates = lambda side: [number(found["items"] / take(side["seconds"])) for take in (statistics.median, max, min)]
+    return [f"{found['name']}, {found['batch']}", found["precision"], "{} ({} to {})".format(*rates(own)), "{} ({} to {})".format(*rates(theirs)),
+            f"**{f['ratio']:.2f}** ({f['ratio_low']:.2f} to {f['ratio_high']:.2f})", f"{100 * f['peak_share']:.0f} %",
+            f"{own['rss_bytes'] / 1e6:,.0f} / {theirs['rss_bytes'] / 1e6:,.0f}", f"{f['rss_ratio']:.2f}"]
+
+
+def processor():
+    """What the page says of docs/networks_cpu.json."""
+    data = json.loads((DOCS / "networks_cpu.json").read_text(encoding="utf-8"))
+    m, cases = data["machine"], data["cases"]
+    head = ["network, batch", "precision", "joulemark, image/s", "PyTorch, image/s", "ratio", "kernels by oneDNN's peak", "resident MB, PyTorch's", "ratio"]
+    return {"about": f"{data['date']}, {m['cores']} cores of a virtual {m['processor']}, {', '.join(m['instructions'])}; other programs used them "
+                     f"(load {m['load']:.0f} before\nthe run), so the ratios vary and the speeds are those of a busy machine.",
+            "models": ",".join(found["name"] for found in cases), "rounds": cases[0]["rounds"], "threads": m["threads"],
+            "version": cases[0]["pytorch"]["version"][:4],
+            "processor": table_gpu.table(head, 2, [processor_cells(found) for found in cases])}
+
+
 def page():
     kept = [json.loads((DOCS / name).read_text(encoding="utf-8"))["rows"] for name in ("speed_gpu.json", "networks.json")]
     errors = json.loads((DOCS / table_gpu.ERRORS_FILE).read_text(encoding="utf-8"))
@@ -127,7 +164,7 @@ def page():
     gpus = sorted(STREAM)
     return PAGE.format(table=table_gpu.table(head, 3, [cells(row, errors, kept[0]) for row in rows_of(kept[0] + kept[1])]),
                        products=" and ".join(f"{gpu} {products(kept[0], gpu) / 1e12:.0f} TFLOP/s" for gpu in gpus),
-                       streams=" and ".join(f"{gpu} {STREAM[gpu] / 1e12:.2f}" for gpu in gpus))
+                       streams=" and ".join(f"{gpu} {STREAM[gpu] / 1e12:.2f}" for gpu in gpus), **processor())
 
 
 def add(path, card):

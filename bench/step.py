@@ -38,6 +38,11 @@ CASES = {
     "vit-l16": ("vit-l16", 4, 0, "", 4, "image", 1.4),
     "gpt-117m": ("gpt-117m", 4, 256, "", 1024, "token", 1.4),
     "llama-small": ("llama2-7b", 4, 256, SMALL_LLAMA, 1024, "token", 1.4),
+    "alexnet": ("alexnet", 32, 0, "", 32, "image", 1.5),
+    "vgg16": ("vgg16", 4, 0, "", 4, "image", 1.5),
+    "inception3": ("inception3", 4, 0, "", 4, "image", 1.5),
+    "xception": ("xception", 4, 0, "", 4, "image", 1.5),
+    "resnet152-cifar": ("resnet152", 8, 0, "stem=cifar image=32 classes=10", 8, "image", 1.5),
     "gpt-tiny": ("gpt-117m", 2, 32, TINY_GPT, 64, "token", None),  # tries this program out in seconds
 }
 SHOWN = [name for name in CASES if name != "gpt-tiny"]

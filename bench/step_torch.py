@@ -4,6 +4,7 @@
 step_torch.py MODEL PRECISION BATCH SEQ THREADS [DIM=VALUE...]
 """
 import math
+import pathlib
 import resource
 import sys
 import time
@@ -120,26 +121,56 @@ class Llama(nn.Module):
         return F.cross_entropy(logits.view(-1, logits.shape[-1]), target.view(-1))
 
 
+def torchvision_has(name, **more):
+    import torchvision
+    return getattr(torchvision.models, name)(**more)
+
+
+def cifar(name):
+    """torchvision's, with a first layer for images of 32 pixels."""
+    net = torchvision_has(name, num_classes=10)
+    net.conv1, net.maxpool = nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.Identity()
+    return net
+
+
+def xception():
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "peers"))
+    import torch_xception
+    return torch_xception.Xception({"hidden": 32, "layers": 8, "classes": 1000})
+
+
 class Classifier(nn.Module):
-    def __init__(self, name):
+    def __init__(self, net):
         super().__init__()
-        import torchvision
-        self.net = getattr(torchvision.models, name)()
-        self.net.to(memory_format=torch.channels_last)
+        self.net = net.to(memory_format=torch.channels_last)
 
     def forward(self, image, target):
-        return F.cross_entropy(self.net(image), target)
+        logits = self.net(image)
+        if isinstance(logits, tuple):  # inception3's two
+            return F.cross_entropy(logits[0], target) + 0.4 * F.cross_entropy(logits[1], target)
+        return F.cross_entropy(logits, target)
 
 
-IMAGES = {"resnet18": "resnet18", "resnet50": "resnet50", "vit-l16": "vit_l_16"}
+# how it is made, pixels of an image, classes
+IMAGES = {
+    "resnet18": (lambda: torchvision_has("resnet18"), 224, 1000),
+    "resnet50": (lambda: torchvision_has("resnet50"), 224, 1000),
+    "vit-l16": (lambda: torchvision_has("vit_l_16"), 224, 1000),
+    "alexnet": (lambda: torchvision_has("alexnet", dropout=0.0), 224, 1000),
+    "vgg16": (lambda: torchvision_has("vgg16", dropout=0.0), 224, 1000),
+    "inception3": (lambda: torchvision_has("inception_v3", init_weights=False, dropout=0.0), 299, 1000),
+    "xception": (xception, 299, 1000),
+    "resnet152-cifar": (lambda: cifar("resnet152"), 32, 10),
+}
 GPT_117M = {"layers": 12, "hidden": 768, "heads": 12, "ffn": 3072, "vocab": 50257, "context": 1024}
 
 
 def declare(name, batch, seq, given):
     """The model, and what it is called with."""
     if name in IMAGES:
-        image = torch.randn(batch, 3, 224, 224).to(memory_format=torch.channels_last)
-        return Classifier(IMAGES[name]).train(), (image, torch.randint(1000, (batch,)))
+        make, size, classes = IMAGES[name]
+        image = torch.randn(batch, 3, size, size).to(memory_format=torch.channels_last)
+        return Classifier(make()).train(), (image, torch.randint(classes, (batch,)))
     dims = {**(GPT_117M if name.startswith("gpt") else {}), **given}
     ids, target = (torch.randint(dims["vocab"], (batch, seq)) for _ in range(2))
     mask = torch.ones(seq, seq, dtype=torch.bool).triu(1)
@@ -157,7 +188,7 @@ def adamw(model):
 def main(name, precision, batch, seq, threads, *given):
     torch.set_num_threads(int(threads))
     torch.manual_seed(1)
-    dims = {k: int(v) for k, v in (g.split("=") for g in given)}
+    dims = {k: int(v) for k, v in (g.split("=") for g in given) if v.isdigit()}
     model, inputs = declare(name, int(batch), int(seq), dims)
     optimizer = adamw(model)
     print("ready", torch.__version__, flush=True)

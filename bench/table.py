@@ -31,7 +31,8 @@ FLAGS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
 PACKAGES = ("python3-torch", "python3-torchvision", "libopenblas0-pthread", "libdnnl2")
 # the parity test that has a network of the kind
 SMALL = {"resnet18": "basic", "resnet50": "bottleneck", "vit-l16": "vit", "gpt-117m": "gpt learned",
-         "gpt-tiny": "gpt learned", "llama-small": "llama"}
+         "gpt-tiny": "gpt learned", "llama-small": "llama", "alexnet": "alexnet", "vgg16": "vgg11",
+         "inception3": "inception", "xception": "xception", "resnet152-cifar": "cifar"}
 
 
 def output_of(*command, **more):

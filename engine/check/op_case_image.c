@@ -229,7 +229,7 @@ static void conv_filter(struct kit *k, const struct types *t, const struct shape
 
 static void conv_depthwise(struct kit *k, const struct types *t, const struct shape *d, bool far)
 {
-	const int64_t *x_dim = IMAGE(d), w_dim[] = {d->c, 1, 3, 3};
+	const int64_t x_dim[] = {d->b, d->c, 5 + d->s % 9, 1 + d->s}, w_dim[] = {d->c, 1, 3, 3};
 	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 4, x_dim);
 	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.3, 4, w_dim);
 	struct jm_tensor *y = jm_graph_conv(k->graph, x, w, NULL,
@@ -539,9 +539,12 @@ static void avgpool(struct kit *k, const struct types *t, const struct shape *d,
 	pool(k, t, d, JM_OP_AVGPOOL, 3, &halves, count_pad, false);
 }
 
+/* Means of the pixels around each pixel, too; maxima of windows that lie inside. */
 static void pool_last(struct kit *k, const struct types *t, const struct shape *d, bool mean)
 {
-	pool(k, t, d, mean ? JM_OP_AVGPOOL : JM_OP_MAXPOOL, 3, &halves, true, true);
+	const struct jm_window how = {.stride = mean ? 1 + (int)d->b % 2 : 2, .pad = mean};
+
+	pool(k, t, d, mean ? JM_OP_AVGPOOL : JM_OP_MAXPOOL, 3, &how, true, true);
 }
 
 /* Windows go further beyond the image below and to the right than on the other sides. */

@@ -23,16 +23,6 @@
 
 /* ---- instructions ---------------------------------------------------------------------------- */
 
-__device__ __forceinline__ void copies_commit()
-{
-	asm volatile("cp.async.commit_group;");
-}
-
-template <int LEFT> __device__ __forceinline__ void copies_wait()
-{
-	asm volatile("cp.async.wait_group %0;" ::"n"(LEFT));
-}
-
 /*
  * tf32 ignores the last 13 bits of f32; with half of their range added it rounds to nearest. NaN
  * stays as it is: the sum may carry into its sign.

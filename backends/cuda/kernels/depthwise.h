@@ -13,6 +13,7 @@ extern "C" {
  * y[batch,in,channels] of x of the same shape and w[channels,3,3] with stride 1 and pad 1, and the
  * gradient dw of the filter from x and y, which is dy then. The gradient of the image is y of dy
  * with the filter turned by half a turn. All but dw have one type; channels is a multiple of 8.
+ * Without w, y is the mean of 3 x 3 pixels, of which those outside of the image are 0.
  */
 struct cuda_depthwise {
 	int batch, channels, processors;

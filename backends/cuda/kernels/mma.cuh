@@ -20,6 +20,18 @@ __device__ __forceinline__ void copy_async(unsigned to, const void *from, bool i
 			"r"(bytes));
 }
 
+/* Ends a group of copies. */
+__device__ __forceinline__ void copies_commit()
+{
+	asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+/* Waits for all groups of this thread but the last N. */
+template <int N> __device__ __forceinline__ void copies_wait()
+{
+	asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+
 /* The nearest number of tf32. */
 __device__ __forceinline__ unsigned tf32(float x)
 {

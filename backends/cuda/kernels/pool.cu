@@ -150,34 +150,50 @@ template <int N, typename T> __global__ void maxpool_kept_kernel(struct cuda_poo
 	store_sum((T *)p.dx.data + offset(p.in, p.c, at.b, at.y, at.x, at.c), sum, p.accumulate);
 }
 
+/* Fours of pixels along an axis; without pad the first one begins before the image. */
+__host__ __device__ static inline int fours(const struct cuda_pool &p, int axis)
+{
+	return (p.in[axis] + 2 - p.pad[axis]) / 2;
+}
+
 /* A thread handles four pixels. */
 template <typename T> __global__ void maxpool_four_kernel(struct cuda_pool p, int64_t n)
 {
 	int64_t index = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
-	const int half[2] = {(p.in[0] + 1) / 2, (p.in[1] + 1) / 2};
+	const int half[2] = {fours(p, 0), fours(p, 1)}, before = 1 - p.pad[0];
 	float sum[2][2][PACK];
 
 	if (index >= n)
 		return;
 	place at = place_of<PACK>(index, half, p.c);
+	at.y -= before;
+	at.x -= before;
 	four_gradients<T>(p, at, sum);
 #pragma unroll
 	for (int i = 0; i < 2; i++)
 #pragma unroll
-		for (int j = 0; j < 2; j++)
-			if (2 * at.y + i < p.in[0] && 2 * at.x + j < p.in[1])
-				store_sum((T *)p.dx.data + offset(p.in, p.c, at.b, 2 * at.y + i,
-								   2 * at.x + j, at.c),
+		for (int j = 0; j < 2; j++) {
+			const int row = 2 * at.y + i + before, column = 2 * at.x + j + before;
+
+			if (row >= 0 && row < p.in[0] && column >= 0 && column < p.in[1])
+				store_sum(as<T>(p.dx) + offset(p.in, p.c, at.b, row, column, at.c),
 					sum[i][j], p.accumulate);
+		}
+}
+
+/* Windows of 3 x 3 with stride 2, c a multiple of 8. */
+static bool has_fours(const struct cuda_pool *p)
+{
+	bool four = p->c % PACK == 0 && p->pad[0] == p->pad[1];
+
+	for (int i = 0; i < 2; i++)
+		four = four && p->kernel[i] == 3 && p->stride[i] == 2 && p->pad[i] <= 1;
+	return four;
 }
 
 bool cuda_maxpool_is_four(const struct cuda_pool *p)
 {
-	bool four = p->c % PACK == 0;
-
-	for (int i = 0; i < 2; i++)
-		four = four && p->kernel[i] == 3 && p->stride[i] == 2 && p->pad[i] == 1;
-	return four;
+	return has_fours(p) && p->pad[0] == 1;
 }
 
 static struct cuda_pool images_of(const struct cuda_pool *p, int64_t first, int images)
@@ -197,8 +213,7 @@ static struct cuda_pool images_of(const struct cuda_pool *p, int64_t first, int 
 
 static void maxpool_four(const struct cuda_pool *p, cudaStream_t stream)
 {
-	const int64_t each =
-		(int64_t)((p->in[0] + 1) / 2) * ((p->in[1] + 1) / 2) * (p->c / PACK);
+	const int64_t each = (int64_t)fours(*p, 0) * fours(*p, 1) * (p->c / PACK);
 
 	with_type(p->y, [&](auto t) {
 		by_images(p->batch, each, [&](int64_t first, int images) {
@@ -301,7 +316,7 @@ POOL(void cuda_avgpool_grad, avgpool_grad_kernel, in)
 
 void cuda_maxpool_grad(const struct cuda_pool *p, cudaStream_t stream)
 {
-	if (p->place && cuda_maxpool_is_four(p))
+	if (p->place && has_fours(p))
 		maxpool_four(p, stream);
 	else if (p->place)
 		maxpool_kept(p, stream);

@@ -32,9 +32,9 @@ __device__ __forceinline__ int64_t offset(const int *size, int channels, int b, 
 }
 
 /*
- * The gradient of max pooling with windows of 3 x 3, stride 2 and pad 1 by the saved positions, for
- * the pixels (2y, 2x) to (2y + 1, 2x + 1) of an image, which lie in four windows: each window is
- * read once.
+ * The gradient of max pooling with windows of 3 x 3 and stride 2 by the saved positions, for four
+ * pixels, which lie in four windows: each window is read once. With pad 1 the pixels are (2y, 2x)
+ * to (2y + 1, 2x + 1), without it (2y + 1, 2x + 1) to (2y + 2, 2x + 2).
  */
 template <typename T>
 __device__ __forceinline__ void four_gradients(
@@ -51,7 +51,8 @@ __device__ __forceinline__ void four_gradients(
 		__align__(8) unsigned char v[PACK];
 		float dy[PACK];
 
-		if (at.y + down >= p.out[0] || at.x + right >= p.out[1])
+		if (at.y + down < 0 || at.y + down >= p.out[0] || at.x + right < 0 ||
+			at.x + right >= p.out[1])
 			continue;
 		int64_t from = offset(p.out, p.c, at.b, at.y + down, at.x + right, at.c);
 		*reinterpret_cast<uint2 *>(v) = *reinterpret_cast<const uint2 *>(p.place + from);

@@ -8,6 +8,7 @@
 #include "backends/cuda/device/cuda.h"
 #include "ops_image.h"
 #include "backends/cuda/device/layouts.h"
+#include "backends/cuda/kernels/depthwise.h"
 #include "op_rows.h"
 
 #define NODE(exec) (&(exec)->node[0])
@@ -405,6 +406,31 @@ static int choices_maxpool(struct cuda_dev *dev, const struct jm_group *group,
 	return choices_image(dev, group, choice, err);
 }
 
+/* Means of 3 x 3 pixels around each pixel: a filter for each channel, which is its own gradient. */
+static bool is_mean_around(const struct cuda_pool *p)
+{
+	bool around = !p->sums && p->count_pad && p->c % 8 == 0;
+
+	for (int i = 0; i < 2; i++)
+		around = around && p->kernel[i] == 3 && p->stride[i] == 1 && p->pad[i] == 1 &&
+			 p->in[i] == p->out[i];
+	return around;
+}
+
+static void mean_around(const struct cuda_dev *dev, const struct cuda_pool *p, struct cuda_vec from,
+	struct cuda_vec to)
+{
+	const struct cuda_depthwise d = {.batch = p->batch,
+		.channels = p->c,
+		.processors = dev->prop.multiProcessorCount,
+		.in = {p->in[0], p->in[1]},
+		.accumulate = p->accumulate,
+		.x = from,
+		.y = to};
+
+	cuda_depthwise(&d, dev->stream);
+}
+
 static int run_pool(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = NODE(exec);
@@ -412,7 +438,12 @@ static int run_pool(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 
 	(void)err;
 	p.place = exec->saved;
-	(n->op == JM_OP_MAXPOOL ? cuda_maxpool : cuda_avgpool)(&p, dev->stream);
+	if (n->op == JM_OP_MAXPOOL)
+		cuda_maxpool(&p, dev->stream);
+	else if (is_mean_around(&p))
+		mean_around(dev, &p, p.x, p.y);
+	else
+		cuda_avgpool(&p, dev->stream);
 	return 0;
 }
 
@@ -425,7 +456,12 @@ static int run_pool_grad(struct cuda_dev *dev, const struct cuda_exec *exec, str
 	(void)err;
 	p.dx = cuda_vec(n->out[0]);
 	p.place = largest ? exec->fwd_saved : NULL;
-	(largest ? cuda_maxpool_grad : cuda_avgpool_grad)(&p, dev->stream);
+	if (largest)
+		cuda_maxpool_grad(&p, dev->stream);
+	else if (is_mean_around(&p))
+		mean_around(dev, &p, p.y, p.dx);
+	else
+		cuda_avgpool_grad(&p, dev->stream);
 	return 0;
 }
 
