@@ -80,6 +80,10 @@ int describe_ranks_check(const struct describe_plan *plan, struct jm_err *err)
 		return jm_err_set(err, JM_EUSAGE,
 			"--pp-chunks %d needs --pp of at least 2; give it, or omit --pp-chunks.",
 			plan->training.chunks);
+	if (plan->training.last_blocks && plan->training.pp < 2)
+		return jm_err_set(err, JM_EUSAGE,
+			"--pp-last %d needs --pp of at least 2; give it, or omit --pp-last.",
+			plan->training.last_blocks);
 	if (!is_several(plan) || (!plan->serve.on && !plan->power.store))
 		return 0;
 	return jm_err_set(err, JM_EUSAGE,

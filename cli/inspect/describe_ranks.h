@@ -38,6 +38,12 @@
 			.fallback = "1",                                                           \
 			.needs = "pp",                                                             \
 			.help = "with --pp: parts of the network in each stage"},                  \
+		{.name = "pp-last",                                                                \
+			JM_BIND(JM_INT, struct describe_plan, training.last_blocks),               \
+			.min = 1,                                                                  \
+			.max = 100000,                                                             \
+			.needs = "pp",                                                             \
+			.help = "with --pp: blocks of the last part of the network"},              \
 	{                                                                                          \
 		.name = "dp", JM_BIND(JM_INT, struct describe_plan, training.ranks), .min = 1,     \
 		.max = DESCRIBE_RANKS_MOST, .fallback = "1",                                       \

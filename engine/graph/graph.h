@@ -142,15 +142,16 @@ struct jm_graph {
 	int n_update;		   /* nodes of the update, at the end */
 	/* micro-steps whose gradients are summed before an update; 0 means 1 */
 	int micro_steps;
-	int ranks;   /* ranks that train together, each on different samples; 0 means 1 */
-	int rank;    /* the own one of these, from 0 */
-	int tp;	     /* ranks that share the model (tensor_parallel.h); 0 means 1 */
-	int tp_rank; /* the own one of these, from 0 */
-	int n_sums;  /* nodes so far in which these exchange data */
-	bool sp;     /* between products that are cut each of these has a part of the rows */
-	int pp;	     /* ranks that have stages of the model (pipeline_parallel.h); 0 means 1 */
-	int stage;   /* the own one of these, from 0 */
-	int chunks;  /* parts of each stage; 0 means 1 */
+	int ranks;	 /* ranks that train together, each on different samples; 0 means 1 */
+	int rank;	 /* the own one of these, from 0 */
+	int tp;		 /* ranks that share the model (tensor_parallel.h); 0 means 1 */
+	int tp_rank;	 /* the own one of these, from 0 */
+	int n_sums;	 /* nodes so far in which these exchange data */
+	bool sp;	 /* between products that are cut each of these has a part of the rows */
+	int pp;		 /* ranks that have stages of the model (pipeline_parallel.h); 0 means 1 */
+	int stage;	 /* the own one of these, from 0 */
+	int chunks;	 /* parts of each stage; 0 means 1 */
+	int last_blocks; /* of the last part of the last stage; 0 = all parts have as many */
 	int64_t batch, seq;  /* of all rows, with sp */
 	size_t bucket_bytes; /* smallest sum of gradients over ranks; 0 means JM_BUCKET_BYTES */
 	bool by_host;	  /* ranks exchange data through the memory of the host (transport host) */

@@ -405,6 +405,7 @@ static struct jm_graph *new_graph(const struct jm_training *t)
 	g->pp = t->pp;
 	g->stage = t->stage;
 	g->chunks = t->chunks;
+	g->last_blocks = t->last_blocks;
 	g->by_host = t->by_host;
 	g->row_multiple = t->row_multiple ? t->row_multiple : t->pure ? JM_ROW_MULTIPLE : 1;
 	if (t->pure)

@@ -189,7 +189,8 @@ struct jm_training {
 	/* ranks that have stages of each model, and parts of a stage (pipeline_parallel.h); 0 means
 	 * 1 */
 	int pp, chunks;
-	int stage; /* the own one, from 0 */
+	int stage;	 /* the own one, from 0 */
+	int last_blocks; /* of the last part of the network; 0 = all parts have as many */
 	/* smallest sum of gradients over ranks; 0 means JM_BUCKET_BYTES (reduce.h) */
 	size_t bucket_bytes;
 	bool by_host;	  /* ranks exchange data through the memory of the host (transport host) */

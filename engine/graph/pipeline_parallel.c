@@ -16,17 +16,28 @@ struct cut {
 	int n_order;
 };
 
-/* Blocks are divided evenly; what is before the first is in its part, what is behind the last in
- * that one's. */
+/* Of a block, counted from 0. Those before the last part are divided evenly, and where they do not
+ * divide, the first parts have one more. */
+static int part_of(const struct cut *c, int block)
+{
+	int n = c->g->n_blocks, last = c->g->last_blocks ? c->g->last_blocks : n / c->parts;
+	int each = (n - last) / (c->parts - 1), more = (n - last) % (c->parts - 1);
+
+	if (block >= n - last)
+		return c->parts - 1;
+	return block < more * (each + 1) ? block / (each + 1) : (block - more) / each;
+}
+
+/* What is before the first block is in its part, what is behind the last in that one's. */
 static void find_parts(const struct cut *c)
 {
-	int each = c->g->n_blocks / c->parts, now = 0;
+	int now = 0;
 
 	for (int k = 0; k < c->n; k++) {
 		const struct jm_tensor *y = c->g->node[k]->out[0];
 		int block = jm_graph_cell(c->g, y)->block;
 
-		now = block ? (block - 1) / each : now;
+		now = block ? part_of(c, block - 1) : now;
 		c->part[k] = y->class == JM_CLASS_COPY ? ANY : now;
 	}
 }
@@ -171,6 +182,25 @@ static int keep_stage(struct cut *c, struct jm_tensor *loss, struct jm_err *err)
 	return code;
 }
 
+static int check_blocks(const struct cut *c, struct jm_err *err)
+{
+	const struct jm_graph *g = c->g;
+	const char *with = jm_graph_chunks(g) > 1 ? " with --pp-chunks" : "";
+
+	if (g->last_blocks && g->n_blocks - g->last_blocks < c->parts - 1)
+		return jm_err_set(err, JM_ERANGE,
+			"--pp-last %d leaves %d of the %d blocks of the model to the other %d "
+			"parts of --pp %d%s; give fewer.",
+			g->last_blocks, g->n_blocks - g->last_blocks, g->n_blocks, c->parts - 1,
+			g->pp, with);
+	if (!g->n_blocks || (!g->last_blocks && g->n_blocks % c->parts))
+		return jm_err_set(err, JM_ERANGE,
+			"--pp %d%s does not divide the %d blocks of the model into stages of equal "
+			"size; give a divisor, or the blocks of the last part by --pp-last.",
+			g->pp, with, g->n_blocks);
+	return 0;
+}
+
 int jm_graph_keep_stage(struct jm_graph *g, struct jm_tensor *loss, struct jm_err *err)
 {
 	int chunks = jm_graph_chunks(g), code;
@@ -178,11 +208,9 @@ int jm_graph_keep_stage(struct jm_graph *g, struct jm_tensor *loss, struct jm_er
 
 	if (g->pp < 2)
 		return 0;
-	if (g->n_blocks % c.parts || !g->n_blocks)
-		return jm_err_set(err, JM_ERANGE,
-			"--pp %d%s does not divide the %d blocks of the model into stages of equal "
-			"size; give a divisor.",
-			g->pp, chunks > 1 ? " with --pp-chunks" : "", g->n_blocks);
+	code = check_blocks(&c, err);
+	if (code)
+		return code;
 	c.part = calloc((size_t)g->n_nodes + 1, sizeof(*c.part));
 	c.order = calloc((size_t)(g->n_nodes + 2 * chunks) + 1, sizeof(struct jm_node *));
 	code = c.part && c.order

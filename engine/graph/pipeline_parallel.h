@@ -2,7 +2,9 @@
 /*
  * Pipeline parallelism (Narayanan et al., arXiv 2104.04473): g->pp ranks share one model, and each
  * has as many of its blocks: a stage. With g->chunks > 1 a stage is so many parts of the network,
- * and a micro-step comes through each rank as often (interleaved, virtual stages).
+ * and a micro-step comes through each rank as often (interleaved, virtual stages). With
+ * g->last_blocks the last part, which computes the loss, too, has so many blocks, and the others
+ * share the rest.
  *
  * A model declares the whole network; jm_graph_keep_stage then removes the nodes of other stages.
  * Their parameters stay declared, without memory, so that start values and random numbers are those

@@ -64,6 +64,15 @@ def test_in_turns_through_several_chunks(work, more):
     assert shared["communication"]["pp_bytes_per_step"] == 2 * 3 * 4 * 2 * STREAM + 2 * table
 
 
+@pytest.mark.parametrize("ranks, pp, last", [(2, 2, 1), (3, 3, 1), (4, 2, 3)], ids=["3-1", "2-1-1", "models-1-3"])
+def test_stages_of_unequal_size(ranks, pp, last):
+    """Of four blocks; also where their number does not divide, and with a part of the update on each of two models."""
+    more = [*F64, "--optimizer", "sgd", "--lr", "0.1", "--clip", "0.1"]
+    alone, shared = train(GPT, 1, 1, 1, *more, device="ref"), train(GPT, ranks, 1, pp, "--pp-last", last, *more, device="ref")
+    assert losses(shared) == pytest.approx(losses(alone), rel=1e-12)
+    assert shared["items"] == alone["items"] and shared["plan"]["parameters"] == alone["plan"]["parameters"]
+
+
 @pytest.mark.parametrize("precision", ["bf16", "bf16-true"])
 def test_in_narrow_types(precision):
     more = ["--precision", precision]
@@ -89,6 +98,8 @@ def test_on_the_queue_of_devices(gpt, ranks):
     (LLAMA, 6, 2, 2, [], "--pp 2 with --tp does not divide 6 ranks into models; --ranks has to be a multiple of 4"),
     (LLAMA, 3, 1, 3, [], "--pp 3 does not divide the 4 blocks of the model"),
     (LLAMA, 2, 1, 2, ["--pp-chunks", "4"], "--pp 2 with --pp-chunks does not divide the 4 blocks of the model"),
+    (LLAMA, 3, 1, 3, ["--pp-last", "3"], "--pp-last 3 leaves 1 of the 4 blocks of the model to the other 2 parts of --pp 3; give fewer"),
+    (LLAMA, 2, 2, 1, ["--pp-last", "2"], "--pp-last 2 needs --pp of at least 2"),
     (LLAMA, 4, 1, 4, ["--precision", "fp8", "--continue", "c"], "--pp 4 does not go with --precision fp8 with a checkpoint"),
     (LLAMA, 2, 2, 1, ["--pp-chunks", "2"], "--pp-chunks 2 needs --pp of at least 2"),
     (LLAMA, 2, 1, 2, ["--freeze", "h0.*"], "--pp 2 does not go with --freeze"),

@@ -334,6 +334,14 @@ const struct jm_option jm_train_options[] = {
 			"come "
 			"through each rank as often (interleaved 1F1B): ranks wait less and send "
 			"more. The stages divide --accumulate"},
+	{.name = "pp-last",
+		JM_BIND(JM_INT, struct train, training.last_blocks),
+		.min = 1,
+		.max = 100000,
+		.needs = "pp",
+		.help = "with --pp: blocks of the last part of the network, which computes the "
+			"loss, too; the other parts share the rest, the first ones one more where "
+			"it does not divide. When not given, all have as many"},
 	{.name = "bucket",
 		JM_BIND(JM_REAL, struct train, given.bucket),
 		.min = 1e-3,

@@ -41,11 +41,14 @@ static int refuse_parts(const char *option, int n, const char *other, struct jm_
 
 static int check_chunks(const struct jm_training *t, struct jm_err *err)
 {
-	if (t->chunks < 2 || t->pp > 1)
+	bool last = t->last_blocks;
+
+	if ((t->chunks < 2 && !last) || t->pp > 1)
 		return 0;
 	return jm_err_set(err, JM_EUSAGE,
-		"--pp-chunks %d needs --pp of at least 2; give it, or omit --pp-chunks.",
-		t->chunks);
+		"--pp-%s %d needs --pp of at least 2; give it, or omit --pp-%s.",
+		last ? "last" : "chunks", last ? t->last_blocks : t->chunks,
+		last ? "last" : "chunks");
 }
 
 static void note_rows(const struct train *s)

@@ -26,10 +26,10 @@ def test_a_rank_of_a_run_is_as_described(tp, dp, more):
     assert sums["shard_update"] is (dp > 1)
 
 
-@pytest.mark.parametrize("chunks, stage", [(1, 0), (2, 0)])
-def test_the_stage_that_needs_most_is_as_in_a_run(chunks, stage):
+@pytest.mark.parametrize("chunks, stage, more", [(1, 0, []), (2, 0, []), (1, 0, ["--pp-last", "1"])])
+def test_the_stage_that_needs_most_is_as_in_a_run(chunks, stage, more):
     """Rank 0, whose plan the record has, is of the first stage; both send as much."""
-    shared = ["gpt", "--layers", "4", *GPT[3:], "--accumulate", "4", "--pp", "2", "--pp-chunks", str(chunks)]
+    shared = ["gpt", "--layers", "4", *GPT[3:], "--accumulate", "4", "--pp", "2", "--pp-chunks", str(chunks), *more]
     run = one("run", *shared, "--seq", "16", "--ranks", 2, "--steps", "1", "--warmup", "0", "--selftest", "0", "--source", "null",
               "--keep-less")
     planned = describe(*shared)
@@ -40,6 +40,13 @@ def test_the_stage_that_needs_most_is_as_in_a_run(chunks, stage):
     assert (ranks["n"], ranks["pp"], ranks["pp_chunks"], ranks["stage"]) == (2, 2, chunks, stage)
     assert ranks["pp_sent_bytes_per_step"] == sent["pp_bytes_per_step"] / 2
     assert (ranks["bubble"], sent["bubble"]) == pytest.approx((1 / (4 * chunks + 1),) * 2)
+
+
+def test_the_last_part_of_unequal_stages_has_as_many_blocks_as_it_is_given():
+    """The first stage of four blocks then has three, not two. Of a parameter in f32 it keeps value, gradient and two moments."""
+    shared = ["gpt", "--layers", "4", *GPT[3:], "--accumulate", "4", "--pp", "2"]
+    even, uneven = (describe(*shared, *more)["persistent_bytes"] for more in ([], ["--pp-last", "1"]))
+    assert uneven - even == pytest.approx(16 * (12 * 32**2 + 13 * 32), rel=0.01)
 
 
 def test_a_plan_for_512_ranks():
@@ -72,6 +79,8 @@ def test_a_model_is_the_same_however_it_is_divided():
     (["gpt-117m", "--tp", "2", "--sequence-parallel", "--seq", "15"], "2 ranks do not divide the 15 rows of a batch evenly", USAGE),
     (["gpt-175b", "--pp", "36"], "--pp 36 does not divide the 96 blocks of the model", USAGE),
     (["gpt-175b", "--pp-chunks", "2", "--pp", "1"], "--pp-chunks 2 needs --pp of at least 2", USAGE),
+    (["gpt-175b", "--pp-last", "2", "--pp", "1"], "--pp-last 2 needs --pp of at least 2", USAGE),
+    (["gpt-175b", "--pp", "2", "--pp-last", "96"], "--pp-last 96 leaves 0 of the 96 blocks of the model to the other 1 parts", USAGE),
     (["gpt-175b", "--layers", "4", "--pp", "2", "--pp-chunks", "2"], "does not divide the 1 micro-steps of --accumulate", USAGE),
     (["gpt-117m", "--pp", "2", "--seq", "33", "--precision", "fp8"], "Products in fp8 need a multiple of 16 rows", USAGE),
     (["llama3-8b", "--serve", "--tp", "2"], "--tp, --pp and --dp plan a training by several ranks, which --serve does not know", USAGE),
