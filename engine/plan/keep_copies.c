@@ -3,7 +3,7 @@
  * Keep copies: the update also writes the copies of matrices in the compute type, so that no step
  * has to make them again. The copies then persist between steps, in a slab beside those of the
  * optimizer, and are made separately only after a parameter was written in another way. This pays
- * on devices with memory of their own, whose copies are plain.
+ * on devices with memory of their own, whose copies have the layout of their parameters.
  */
 #include "keep_copies.h"
 #include "engine/graph/op.h"
@@ -29,7 +29,15 @@ static int64_t first_of(const struct jm_program *p, const struct jm_tensor *para
 	return (int64_t)(jm_graph_cell(p->graph, param)->slab_offset / jm_dtype_bytes(param->type));
 }
 
-/* True if the unit makes a plain copy of a parameter that lies in this slab. */
+/* True if both have the same elements at the same places, without padding. */
+static bool lie_alike(const struct jm_tensor *a, const struct jm_tensor *b)
+{
+	return jm_layout_equal(&a->layout, &b->layout) &&
+	       jm_layout_bytes(a, &a->layout) ==
+		       (size_t)jm_tensor_count(a) * jm_dtype_bytes(a->type);
+}
+
+/* True if the unit makes a copy, in the layout of the parameter, of one that lies in this slab. */
 static bool copies_from(
 	const struct jm_program *p, const struct jm_unit *u, const struct jm_tensor *slab)
 {
@@ -38,8 +46,7 @@ static bool copies_from(
 
 	return u->group.n_nodes == 1 && n->op == JM_OP_CAST && y->class == JM_CLASS_COPY &&
 	       n->in[0]->class == JM_CLASS_PARAM && jm_dtype_bytes(y->type) == 2 &&
-	       !y->layout.rank && !n->in[0]->layout.rank &&
-	       jm_graph_cell(p->graph, n->in[0])->slab == slab;
+	       lie_alike(n->in[0], y) && jm_graph_cell(p->graph, n->in[0])->slab == slab;
 }
 
 static void widen(struct span *s, const struct jm_program *p, const struct jm_node *n)

@@ -211,10 +211,41 @@ static void filters_lie_as_asked(void **unused)
 	jm_device_close(&ref);
 }
 
+/* On a device with memory of its own the update writes the compute copies of turned filters, too:
+ * none is made in a step. */
+static void copies_of_turned_filters_are_kept(void **unused)
+{
+	struct jm_backend backend = jm_backend_ref;
+	struct jm_device ref, turning;
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_program *a, *b;
+
+	(void)unused;
+	assert_ok(jm_device_open("ref", 0, &ref, &err), err);
+	backend.select = last_select;
+	backend.build = last_build;
+	backend.run = last_run;
+	backend.drop = last_drop;
+	turning = ref;
+	turning.backend = &backend;
+	turning.props.host_memory = false;
+	a = start_images(&ref, JM_BF16, 1);
+	b = start_images(&turning, JM_BF16, 1);
+	assert_int_equal(a->n_kept, 0);
+	assert_int_equal(b->n_kept, 12 + 1); /* the filters, and the classifier */
+	for (int i = b->n_kept; i < b->n_units; i++)
+		assert_int_not_equal(b->unit[i]->group.node[0]->out[0]->class, JM_CLASS_COPY);
+	step_both(a, b);
+	kit_plan_free(a);
+	kit_plan_free(b);
+	jm_device_close(&ref);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(filters_lie_as_asked),
+		cmocka_unit_test(copies_of_turned_filters_are_kept),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
