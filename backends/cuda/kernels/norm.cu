@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Layer norm and RMS norm of x[rows,width], optionally after an add, and their gradients. A block
- * handles one row at a time. For the gradients of gamma and beta each block sums its rows in
- * registers and writes partial[blocks,2,width], which a second kernel sums in order; RMS norm has
- * one vector less. Layer norm with the gradient of a bias, which is the sum of the result, has
- * three.
+ * handles one row at a time; forward, a warp or a part of it where the row is short. For the
+ * gradients of gamma and beta each block sums its rows in registers and writes
+ * partial[blocks,2,width], which a second kernel sums in order; RMS norm has one vector less. Layer
+ * norm with the gradient of a bias, which is the sum of the result, has three.
  */
 #include "common.cuh"
 
@@ -27,23 +27,42 @@ template <int N, int R, class F> __device__ __forceinline__ void over_packs(int6
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-#define NARROW	    640 /* the widest row of a single warp */
-#define NARROW_ROWS 8	/* of a block */
+/* y of N elements from element i of a row on. */
+template <int N, typename Y>
+__device__ __forceinline__ void write_normed(
+	const struct cuda_norm &p, Y *y, int64_t i, float (&v)[N], float mean, float rstd)
+{
+	float gamma[N], beta[N] = {};
 
-/* A block has a row, or each of its warps has one. The row is kept in shared memory as f32; each
- * thread reads only what it wrote itself. */
+	load(p.gamma + i, gamma);
+	if (p.beta)
+		load(p.beta + i, beta);
+#pragma unroll
+	for (int k = 0; k < N; k++)
+		v[k] = (v[k] - mean) * rstd * gamma[k] + beta[k];
+	store(y + i, v);
+}
+
+__device__ __forceinline__ void write_statistics(
+	const struct cuda_norm &p, int64_t row, float mean, float rstd)
+{
+	p.rstd[row] = rstd;
+	if (p.centred)
+		p.mean[row] = mean;
+}
+
+/* A block has a row, which is kept in shared memory as f32; each thread reads only what it wrote
+ * itself. */
 template <int N, typename X, typename B, typename Y> __global__ void norm_kernel(struct cuda_norm p)
 {
 	extern __shared__ float4 memory[];
 	__shared__ float share[WARP];
-	float *row = reinterpret_cast<float *>(memory) + threadIdx.y * p.width;
-	const int64_t own = (int64_t)blockIdx.x * blockDim.y + threadIdx.y, at = own * p.width;
+	float *row = reinterpret_cast<float *>(memory);
+	const int64_t own = blockIdx.x, at = own * p.width;
 	const int step = N * blockDim.x, first = N * threadIdx.x;
 	float v[N], sum = 0, mean = 0;
 
 	start_next();
-	if (own >= p.rows) /* of a block without barriers */
-		return;
 	for (int i = first; i < p.width; i += step) {
 		load(as<const X>(p.x) + at + i, v);
 		if (p.b.data) {
@@ -72,36 +91,108 @@ template <int N, typename X, typename B, typename Y> __global__ void norm_kernel
 	}
 	const float rstd = rsqrtf(block_sum(sum, share) / p.width + p.eps);
 	for (int i = first; i < p.width; i += step) {
-		float gamma[N], beta[N] = {};
-
 		load(row + i, v);
-		load(p.gamma + i, gamma);
-		if (p.beta)
-			load(p.beta + i, beta);
-#pragma unroll
-		for (int k = 0; k < N; k++)
-			v[k] = (v[k] - mean) * rstd * gamma[k] + beta[k];
-		store(as<Y>(p.y) + at + i, v);
+		write_normed(p, as<Y>(p.y) + at, i, v, mean, rstd);
 	}
-	if (threadIdx.x == 0) {
-		p.rstd[own] = rstd;
-		if (p.centred)
-			p.mean[own] = mean;
-	}
+	if (threadIdx.x == 0)
+		write_statistics(p, own, mean, rstd);
 }
 
-template <int N, typename X, typename B, typename Y>
+#define FEW_PACKS	  5 /* of a row that a thread keeps in registers */
+#define FEW_PACKS_THREADS 256
+
+/* The sum over LANES neighbouring lanes. */
+template <int LANES> __device__ __forceinline__ float lanes_sum(float x)
+{
+#pragma unroll
+	for (int i = LANES / 2; i; i /= 2)
+		x += __shfl_xor_sync(0xffffffffu, x, i);
+	return x;
+}
+
+/* LANES lanes have a row of at most FEW_PACKS LANES packs. */
+template <int LANES, typename X, typename Y>
+__global__ void __launch_bounds__(FEW_PACKS_THREADS) few_packs_kernel(struct cuda_norm p)
+{
+	const int lane = threadIdx.x % LANES;
+	const int64_t row = ((int64_t)blockIdx.x * FEW_PACKS_THREADS + threadIdx.x) / LANES,
+		      at = row * p.width;
+	const int packs = row < p.rows ? (int)p.width / PACK : 0; /* none beyond the last row */
+	packed<PACK, X> x[FEW_PACKS];
+	packed<PACK, Y> b[FEW_PACKS];
+	float v[FEW_PACKS][PACK] = {}, sum = 0, mean = 0;
+
+	start_next();
+#pragma unroll
+	for (int r = 0; r < FEW_PACKS; r++)
+		if (lane + r * LANES < packs) {
+			const int64_t i = at + PACK * (lane + r * LANES);
+
+			fetch(as<const X>(p.x) + i, x[r]);
+			if (p.b.data)
+				fetch(as<const Y>(p.b) + i, b[r]);
+		}
+#pragma unroll
+	for (int r = 0; r < FEW_PACKS; r++)
+		if (lane + r * LANES < packs) {
+			spread(x[r], v[r]);
+			if (p.b.data) {
+#pragma unroll
+				for (int k = 0; k < PACK; k++)
+					v[r][k] = (float)(X)(v[r][k] + b[r].at(k));
+				if (p.sum.data)
+					store(as<X>(p.sum) + at + PACK * (lane + r * LANES), v[r]);
+			}
+#pragma unroll
+			for (int k = 0; k < PACK; k++)
+				sum += v[r][k];
+		}
+	if (p.centred)
+		mean = lanes_sum<LANES>(sum) / p.width;
+	sum = 0;
+#pragma unroll
+	for (int r = 0; r < FEW_PACKS; r++)
+		if (lane + r * LANES < packs)
+#pragma unroll
+			for (int k = 0; k < PACK; k++)
+				sum += (v[r][k] - mean) * (v[r][k] - mean);
+	const float rstd = rsqrtf(lanes_sum<LANES>(sum) / p.width + p.eps);
+#pragma unroll
+	for (int r = 0; r < FEW_PACKS; r++)
+		if (lane + r * LANES < packs)
+			write_normed(
+				p, as<Y>(p.y) + at, PACK * (lane + r * LANES), v[r], mean, rstd);
+	if (packs && lane == 0)
+		write_statistics(p, row, mean, rstd);
+}
+
+template <int LANES, typename X, typename Y>
+static void few_packs(const struct cuda_norm *p, cudaStream_t stream)
+{
+	few_packs_kernel<LANES, X, Y>
+		<<<blocks_for(p->rows * LANES, FEW_PACKS_THREADS), FEW_PACKS_THREADS, 0, stream>>>(
+			*p);
+}
+
+template <int N, typename X, typename Y>
 static void norm_of(const struct cuda_norm *p, cudaStream_t stream)
 {
-	const bool narrow = N == PACK && p->width <= NARROW;
-	const int rows = narrow ? NARROW_ROWS : 1,
-		  bytes = rows * (int)p->width * (int)sizeof(float);
-	const dim3 threads(narrow ? WARP : threads_for((p->width + N - 1) / N, MOST_THREADS), rows);
+	const int64_t packs = p->width / PACK;
+	const int bytes = (int)p->width * (int)sizeof(float);
 
+	if constexpr (N == PACK) {
+		if (packs <= 8 * FEW_PACKS)
+			return few_packs<8, X, Y>(p, stream);
+		if (packs <= 16 * FEW_PACKS)
+			return few_packs<16, X, Y>(p, stream);
+		if (packs <= 32 * FEW_PACKS)
+			return few_packs<32, X, Y>(p, stream);
+	}
 	if (bytes > 32 << 10)
-		cudaFuncSetAttribute(norm_kernel<N, X, B, Y>,
+		cudaFuncSetAttribute(norm_kernel<N, X, Y, Y>,
 			cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-	norm_kernel<N, X, B, Y><<<blocks_for(p->rows, rows), threads, bytes, stream>>>(*p);
+	norm_kernel<N, X, Y, Y><<<(unsigned)p->rows,
+		threads_for((p->width + N - 1) / N, MOST_THREADS), bytes, stream>>>(*p);
 }
 
 template <int N> static void norm_typed(const struct cuda_norm *p, cudaStream_t stream)
@@ -110,9 +201,9 @@ template <int N> static void norm_typed(const struct cuda_norm *p, cudaStream_t 
 		using T = decltype(t);
 
 		if (p->x.type == p->y.type)
-			norm_of<N, T, T, T>(p, stream);
+			norm_of<N, T, T>(p, stream);
 		else
-			norm_of<N, float, T, T>(p, stream);
+			norm_of<N, float, T>(p, stream);
 	});
 }
 
