@@ -258,6 +258,19 @@ static void layernorm_grad_wgrad(
 	wgrad(k, t, d, dx, add);
 }
 
+/* The flag: both results of the linear's gradient are added to. */
+static void geglu_grad_wgrad(struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	const int64_t half = d->s % 3 ? 8 * (1 + d->c / 16) : d->c / 2 + 1;
+	const struct shape own = {.b = d->b, .s = d->s, .c = 2 * half, .n = d->n};
+	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, half));
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 2, 3, DIMS(d->b, d->s, 2 * half));
+	struct jm_tensor *dx = kit_out(k, t->c, 3, x->dim, NULL);
+
+	backend_node(k, JM_OP_GEGLU_GRAD, OPS(dy, x), &dx, 0);
+	wgrad(k, t, &own, dx, add);
+}
+
 /* The gradient of an activation, and itself again for a later reader, which may replace dy, which a
  * node computes. add: to the gradient. */
 static void act_again(
@@ -349,6 +362,7 @@ const struct backend_case backend_group_cases[] = {
 	{"layernorm-grad + cast", layernorm_grad_cast},
 	{"rmsnorm-grad + cast", rmsnorm_grad_cast},
 	{"layernorm-grad + linear-wgrad", layernorm_grad_wgrad},
+	{"geglu-grad + linear-wgrad", geglu_grad_wgrad},
 	{"gelu-erf-grad + gelu-erf", gelu_erf_again},
 	{"swiglu-grad + swiglu", swiglu_again},
 	{"norm + adamw", norm_adamw},

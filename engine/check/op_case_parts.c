@@ -118,6 +118,59 @@ static void upsample(struct kit *k, const struct types *t, const struct shape *d
 			n[i]->attr.pool.kernel[axis] = n[i]->attr.pool.stride[axis] = times;
 }
 
+/* A pixel that grows to an image, which is added to another one. The flag: another node reads it,
+ * too. */
+static void upsample_add(struct kit *k, const struct types *t, const struct shape *d, bool keep)
+{
+	const int times = 3 + (int)(d->s % 7);
+	const int64_t wide[] = {d->b, d->c, times, times};
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 4, DIMS(d->b, d->c, 1, 1));
+	struct jm_tensor *image = kit_normal(k, t->c, 0, 1, 4, wide);
+	struct jm_tensor *large = jm_graph_upsample(k->graph, x, times);
+	struct jm_tensor *y = kit_out(k, t->c, 4, wide, NULL);
+
+	backend_node(k, JM_OP_ADD, OPS(image, large), &y, 0);
+	if (keep)
+		kit_read(k, large);
+}
+
+/* A convolution of an image that grows, and its gradients, for which the image grows again. The
+ * flag: gradients are added to. */
+static void upsample_conv(struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	const int64_t unit = d->s % 3 ? 8 : 1, c = unit * (1 + d->c % 7), n = unit * (1 + d->n % 9);
+	const int64_t dim[] = {d->b, c, 3 + d->s % 6, 2 + d->s % 5}, w_dim[] = {n, c, 3, 3};
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 4, dim);
+	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.2, 4, w_dim);
+	struct jm_tensor *bias = d->b > 1 ? kit_normal(k, t->v, 0, 1, 1, DIMS(n)) : NULL;
+	struct jm_tensor *large = jm_graph_upsample(k->graph, x, 2);
+	struct jm_tensor *y =
+		jm_graph_conv(k->graph, large, w, bias, &(struct jm_window){.stride = 1, .pad = 1});
+	struct jm_tensor *dy, *again, *dlarge, *dx;
+	struct jm_node *fwd, *grown, *bwd[4];
+
+	if (!y)
+		return;
+	kit_read(k, y);
+	fwd = jm_graph_cell(k->graph, y)->producer;
+	grown = jm_graph_cell(k->graph, large)->producer;
+	dy = kit_normal(k, t->c, 0, 1, 4, y->dim);
+	again = kit_out(k, t->c, 4, large->dim, NULL);
+	dlarge = kit_out(k, t->c, 4, large->dim, NULL);
+	dx = backend_result(k, t->c, add, 4, dim);
+	bwd[0] = jm_graph_node(k->graph, JM_OP_UPSAMPLE, &x, &again);
+	bwd[1] = backend_node(k, JM_OP_CONV_WGRAD, OPS(dy, again),
+		OPS(backend_gradient(k, t->v, add, 4, w_dim),
+			bias ? backend_result(k, t->v, add, 1, DIMS(n)) : NULL),
+		add ? JM_ADD_OUT | (bias ? JM_ADD_WGRAD_DBIAS : 0) : 0);
+	bwd[2] = jm_graph_node(k->graph, JM_OP_CONV_DGRAD, OPS(dy, w), &dlarge);
+	bwd[3] = backend_node(k, JM_OP_UPSAMPLE_GRAD, &dlarge, &dx, add);
+	if (k->graph->err.code)
+		return;
+	for (int i = 0; i < 4; i++)
+		bwd[i]->attr = i % 3 ? fwd->attr : grown->attr;
+}
+
 /* One to four groups; odd sizes apply SiLU, and each third image is so large that a backend may
  * divide its pixels. The flag: results are added to, but for the statistics. */
 static void groupnorm(struct kit *k, const struct types *t, const struct shape *d, bool add)
@@ -170,6 +223,8 @@ static void put_rows(struct kit *k, const struct types *t, const struct shape *d
 const struct backend_case backend_parts_cases[] = {
 	{"conv, lopsided", conv_lopsided},
 	{"upsample", upsample},
+	{"upsample + conv", upsample_conv},
+	{"upsample + add", upsample_add},
 	{"groupnorm", groupnorm},
 	{"put-rows", put_rows},
 	{"concat", concat},

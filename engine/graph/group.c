@@ -37,6 +37,7 @@ static const struct cover {
 	{3, {JM_OP_CONV, JM_OP_BN_STATS, JM_OP_BN_FINALIZE}, 0},
 	/* the bias of the layer has the sum of the first node's rows as its gradient */
 	{2, {JM_OP_LAYERNORM_GRAD, JM_OP_LINEAR_WGRAD}, FIRST_ENDS},
+	{2, {JM_OP_GEGLU_GRAD, JM_OP_LINEAR_WGRAD}, FIRST_ENDS},
 	{2, {JM_OP_RELU_GRAD, JM_OP_CONV_WGRAD}, FIRST_ENDS},
 	/* the gradient between them */
 	{2, {JM_OP_ATTENTION_GRAD, JM_OP_ROPE_GRAD}, 0},
@@ -52,6 +53,12 @@ static const struct cover {
 	{2, {JM_OP_CONV_DGRAD, JM_OP_BN_GRAD}, 0},
 	/* the convolution's output */
 	{2, {JM_OP_CONV, JM_OP_RELU}, 0},
+	/* the larger image */
+	{2, {JM_OP_UPSAMPLE, JM_OP_ADD}, 0},
+	/* the larger image, or its gradient: two directions of one convolution with a stride */
+	{2, {JM_OP_UPSAMPLE, JM_OP_CONV}, 0},
+	{2, {JM_OP_UPSAMPLE, JM_OP_CONV_WGRAD}, 0},
+	{2, {JM_OP_CONV_DGRAD, JM_OP_UPSAMPLE_GRAD}, 0},
 	{2, {JM_OP_BN_STATS, JM_OP_BN_FINALIZE}, 0},
 	/* the first result, which is added to the second norm; its gradient; that of the pooled
 	 * image */

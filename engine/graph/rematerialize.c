@@ -5,7 +5,8 @@
  * their first reader there, from operands that are kept for gradients anyway. recompute.c saves
  * more memory. If time is limited, results are chosen by freed bytes per moved byte; among equal
  * ones the first in the network, whose results live longest. Activations that the kernel of their
- * gradient can recompute are chosen in any case: it reads their operand anyway.
+ * gradient can recompute are chosen in any case: it reads their operand anyway; and so are images
+ * that grow, where only gradients of filters read them (group.c): their operands are kept instead.
  */
 #include "rematerialize.h"
 #include "duplicate_node.h"
@@ -122,6 +123,22 @@ static bool runs_beside(const struct remake *l, const struct jm_node *n)
 	return false;
 }
 
+/* True if only one gradient, a conv-wgrad, reads the result of the upsample n, whose operand, a
+ * quarter of it or less, is kept in its place. */
+static bool grows_again(const struct remake *l, const struct jm_node *n)
+{
+	int k = l->first[n->out[0]->id];
+
+	return l->beside && n->op == JM_OP_UPSAMPLE && k >= 0 && l->last[n->out[0]->id] == k &&
+	       l->g->node[k]->op == JM_OP_CONV_WGRAD && 4 * n->in[0]->bytes <= n->out[0]->bytes;
+}
+
+/* True for what is chosen whatever the budget. */
+static bool is_free(const struct remake *l, const struct jm_node *n)
+{
+	return runs_beside(l, n) || grows_again(l, n);
+}
+
 /* A duplicate with separate results and without running state, which is updated only once. */
 static struct jm_node *duplicate(struct remake *l, const struct jm_node *n)
 {
@@ -155,6 +172,8 @@ static void make_duplicate(struct remake *l, const struct jm_node *n)
 	if (!again || (first && !before))
 		return;
 	again->beside = runs_beside(l, n);
+	if (grows_again(l, n)) /* its elements are copies, whether or not they are stored */
+		jm_graph_cell(l->g, n->out[0])->kept = false;
 	if (before)
 		again->in[0] = before->out[0];
 	rename_reads(l, n->out[0], again->out[0]);
@@ -171,6 +190,8 @@ static bool pays(const struct remake *l, const struct jm_node *n)
 		return false;
 	if (first)
 		return operands_there(l, first, k) && operands_kept(l, first);
+	if (grows_again(l, n))
+		return operands_kept(l, n);
 	return (kept || is_cheap(l, n)) && operands_there(l, n, k) && operands_kept(l, n);
 }
 
@@ -258,7 +279,7 @@ static void make_duplicates(struct remake *l, struct found *found, const struct 
 	if (how->share > 0)
 		qsort(found, (size_t)n, sizeof(*found), better);
 	for (int i = 0; i < n && !l->g->err.code; i++) {
-		bool counts = how->share > 0 && !runs_beside(l, found[i].node);
+		bool counts = how->share > 0 && !is_free(l, found[i].node);
 		double seconds = counts ? bytes_of(l, found[i].node) / how->bytes : 0;
 
 		if (seconds > left)

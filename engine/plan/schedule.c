@@ -137,16 +137,30 @@ static void place_next(struct order *o, struct jm_node *n)
 		place(o, o->waiting[n->id]);
 }
 
+/* The copy of a filter that is made between an image that grows and the convolution of that image,
+ * which become a group; NULL = there is none. */
+static struct jm_node *copy_behind(const struct jm_graph *g, int k)
+{
+	struct jm_node *next = k + 1 < g->n_nodes ? g->node[k + 1] : NULL;
+
+	return g->node[k]->op == JM_OP_UPSAMPLE && next && next->op == JM_OP_CAST &&
+			       next->out[0]->class == JM_CLASS_COPY && !next->again
+		       ? next
+		       : NULL;
+}
+
 static int order_nodes(struct order *o, struct jm_err *err)
 {
 	struct jm_graph *g = o->g;
 
 	for (int k = 0; k < g->n_nodes; k++) {
 		const struct jm_node *wgrad = jm_group_wgrad(g, k);
-		struct jm_node *n = g->node[k], *grad = awaited(o, n);
+		struct jm_node *n = g->node[k], *grad = awaited(o, n), *copy = copy_behind(g, k);
 
-		if (n->again)
+		if (n->again || o->placed[k])
 			continue;
+		if (copy)
+			place(o, copy);
 		if (wgrad && !awaited(o, wgrad))
 			place_makers(o, wgrad);
 		if (grad)

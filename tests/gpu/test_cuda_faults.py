@@ -214,6 +214,18 @@ def test_convolutions_that_end_with_bias_and_relu(env, tmp_path):
     assert calls["conv + relu"] == 8 and calls["relu-grad + conv-wgrad"] >= 7, calls  # the 9th is a product, which has no such end
 
 
+def test_a_unet_makes_no_image_that_grows(env, tmp_path):
+    """In bf16: its three convolutions of larger images have strides, and no copy of a filter or sum of a bias is a pass of its own."""
+    words = "unet-sd2 --hidden 64 --latent 16 --batch 1 --caption 5 --caption-width 16 --precision bf16 --steps 2 --warmup 0 --source null"
+    _, (r,) = on_all_ops({**env, **ALGORITHMS}, tmp_path, "graphs=1", *words.split(), "--selftest", 0, "--device", "cuda:0", "--profile")
+    assert r["steps"] == 2 and r["throughput"] > 0
+    calls = {kind["name"]: kind["calls"] for kind in r["profile"]["kinds"]}
+    pairs = {"upsample + conv": 3, "upsample (again) + conv-wgrad": 3, "conv-dgrad + upsample-grad": 3, "upsample + add": 22,
+             "geglu-grad + linear-wgrad": 16}
+    assert {name: calls.get(name) for name in pairs} == pairs and "upsample" not in calls, calls
+    assert calls["conv"] + 3 == 90 and calls["cast"] < 10, calls  # narrow layers have copies with padded rows
+
+
 def test_a_kernel_of_a_resnet_that_fails_is_named(env, tmp_path):
     status, (r,) = on_all_ops({**env, **ALGORITHMS}, tmp_path, "graphs=1;kernels=700@100", *RESNET, "--precision", "bf16")
     assert status == 125 and kind(r) == ("failed", 125, "device") and "outside its buffers" in r["reason"]

@@ -289,3 +289,17 @@ int cuda_conv_tune(struct cuda_dev *dev, struct cuda_conv_plan *p, struct jm_err
 	cuda_plan_keep(dev, key, p->plan[p->best].name);
 	return 0;
 }
+
+double cuda_conv_seconds(struct cuda_dev *dev, struct cuda_conv_plan *p)
+{
+	struct jm_err none = JM_ERR_INIT;
+	struct bench b;
+
+	if (cuda_conv_tune(dev, p, &none))
+		return NAN;
+	if (isnan(p->seconds) && open_bench(dev, p, &b)) {
+		p->seconds = time_plan(dev, p, p->best, &b);
+		close_bench(&b);
+	}
+	return p->seconds;
+}

@@ -35,6 +35,8 @@ int cuda_conv_ids(const struct cuda_conv_plan *plan, int64_t ret[CUDA_CONV_OPERA
 /* Times the plans once, on random data in separate memory; if that memory is not available, chooses
  * the plan that cuDNN prefers. */
 int cuda_conv_tune(struct cuda_dev *dev, struct cuda_conv_plan *plan, struct jm_err *err);
+/* Seconds of one run of the plan that is chosen; NAN = it cannot be timed. */
+double cuda_conv_seconds(struct cuda_dev *dev, struct cuda_conv_plan *plan);
 /* The key in the plan cache: kind, version of cuDNN, shapes, window and type of the convolution. */
 void cuda_conv_key_text(const struct cuda_dev *dev, const char *kind,
 	const struct cuda_conv_key *key, char ret[CUDA_PLAN_KEY]);

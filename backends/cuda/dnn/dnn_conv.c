@@ -53,21 +53,22 @@ static void forward(struct dnn_graph *g, enum dnn_pattern pattern, const struct 
 		statistics(g, s, ids);
 }
 
-/* The sums have no memory of their own, and are rounded once, behind the ReLU. */
-static void forward_relu(struct dnn_graph *g, enum dnn_pattern pattern,
+/* The sums have no memory of their own, and are rounded once, behind the bias or the ReLU. */
+static void forward_bias(struct dnn_graph *g, enum dnn_pattern pattern,
 	const struct dnn_conv_shape *s, struct dnn_conv_ids *ids)
 {
+	const bool relu = pattern == DNN_PATTERN_CONV_RELU;
 	int64_t sums = dnn_image(g, DNN_VIRTUAL, F32, s->y);
-	int64_t moved = dnn_image(g, DNN_VIRTUAL, F32, s->y);
+	int64_t moved = relu ? dnn_image(g, DNN_VIRTUAL, F32, s->y) : 0;
 
-	(void)pattern;
 	ids->x = dnn_image(g, DNN_REAL, s->type, s->x);
 	ids->w = dnn_image(g, DNN_REAL, s->type, s->w);
 	ids->y = dnn_image(g, DNN_REAL, s->type, s->y);
 	ids->bias = dnn_channels(g, DNN_REAL, s->type, s->y[1]);
 	dnn_conv(g, DNN_CONV, &s->window, false, ids->x, ids->w, sums);
-	dnn_pointwise(g, CUDNN_POINTWISE_ADD, F32, -1, sums, ids->bias, 0, moved);
-	dnn_pointwise(g, CUDNN_POINTWISE_RELU_FWD, F32, -1, moved, 0, 0, ids->y);
+	dnn_pointwise(g, CUDNN_POINTWISE_ADD, F32, -1, sums, ids->bias, 0, relu ? moved : ids->y);
+	if (relu)
+		dnn_pointwise(g, CUDNN_POINTWISE_RELU_FWD, F32, -1, moved, 0, 0, ids->y);
 }
 
 /* The result of the norm before the convolution, recomputed from its input:
@@ -147,7 +148,8 @@ static void (*const makers[])(struct dnn_graph *, enum dnn_pattern, const struct
 	[DNN_PATTERN_WGRAD] = filter_gradient,
 	[DNN_PATTERN_WGRAD_F32] = filter_gradient,
 	[DNN_PATTERN_NORM_WGRAD] = filter_gradient,
-	[DNN_PATTERN_CONV_RELU] = forward_relu,
+	[DNN_PATTERN_CONV_RELU] = forward_bias,
+	[DNN_PATTERN_CONV_BIAS] = forward_bias,
 };
 
 struct dnn_graph *dnn_conv_graph(const struct cuda_dnn *d, enum dnn_pattern pattern,

@@ -37,7 +37,8 @@ static inline bool dnn_conv_shape_equal(
 	X(WGRAD, "conv-wgrad")                                                                     \
 	X(WGRAD_F32, "conv-wgrad, result in f32")                                                  \
 	X(NORM_WGRAD, "scale, shift, ReLU + conv-wgrad")                                           \
-	X(CONV_RELU, "conv + bias, ReLU")
+	X(CONV_RELU, "conv + bias, ReLU")                                                          \
+	X(CONV_BIAS, "conv + bias")
 enum dnn_pattern {
 #define X(name, text) DNN_PATTERN_##name,
 	DNN_PATTERNS(X)

@@ -12,6 +12,12 @@ __global__ void bias_finish(float *dbias, const float *parts, int n, int64_t c, 
 		dbias[at] = (float)s.first + (add ? dbias[at] : 0);
 }
 
+#define AHEAD 4 /* rows that a thread loads at a time */
+
+template <int N, typename T> struct bias_part {
+	packed<N, T> dy, y;
+};
+
 /* RELU: dy is first cut where y is not above 0, and left in dx. */
 template <int N, bool RELU, typename T>
 __global__ void bias_sums(const T *dy, const T *y, T *dx, float *parts, int64_t rows, int64_t c)
@@ -19,25 +25,25 @@ __global__ void bias_sums(const T *dy, const T *y, T *dx, float *parts, int64_t 
 	__shared__ float share[COLUMN_THREADS * N];
 	float sum[N] = {}, none[N] = {};
 	int64_t at = column_of(N);
+	auto get = [&](int64_t r, bias_part<N, T> &part) {
+		fetch(dy + r * c + at, part.dy);
+		if (RELU)
+			fetch(y + r * c + at, part.y);
+	};
+	auto use = [&](int64_t r, const bias_part<N, T> &part) {
+		float v[N];
+
+#pragma unroll
+		for (int i = 0; i < N; i++) {
+			v[i] = RELU && !(part.y.at(i) > 0) ? 0 : part.dy.at(i);
+			sum[i] += v[i];
+		}
+		if (RELU)
+			store(dx + r * c + at, v);
+	};
 
 	if (at < c)
-		for (int64_t r = first_row(); r < rows; r += row_step()) {
-			float v[N];
-
-			load(dy + r * c + at, v);
-			if (RELU) {
-				float open[N];
-
-				load(y + r * c + at, open);
-#pragma unroll
-				for (int i = 0; i < N; i++)
-					v[i] = open[i] > 0 ? v[i] : 0;
-				store(dx + r * c + at, v);
-			}
-#pragma unroll
-			for (int i = 0; i < N; i++)
-				sum[i] += v[i];
-		}
+		over_rows<AHEAD, bias_part<N, T>>(rows, get, use);
 	leave_parts(sum, none, parts, c, share);
 }
 

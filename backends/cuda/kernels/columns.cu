@@ -2,7 +2,8 @@
 /*
  * Sums over the rows of x[rows,width], whose rows are `stride` elements apart: each block sums a
  * part of the rows for 32 packs of columns into partial[parts,width], which a second kernel sums in
- * order.
+ * order. Where 32 packs do not divide a row, up to 4 rows that lie one after the other are handled
+ * as one, whose parts are as many parts of a row.
  */
 #include "common.cuh"
 
@@ -61,24 +62,42 @@ template <int N, typename X> __global__ void columns_kernel(struct cuda_columns 
 
 __global__ void parts_kernel(struct cuda_columns p)
 {
-	const int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
-	float sum = 0;
+	const int column = blockIdx.x * WARP + threadIdx.y;
+	const float sum = part_sum(p.partial, p.parts, (int)p.width);
 
-	if (i >= p.width)
-		return;
-	for (int part = 0; part < p.parts; part++)
-		sum += p.partial[part * p.width + i];
-	p.y[i] = sum + (p.accumulate ? p.y[i] : 0);
+	if (threadIdx.x == 0 && column < p.width)
+		p.y[column] = sum + (p.accumulate ? p.y[column] : 0);
 }
+
+/* Rows that lie one after the other are one row of a whole number of warps' packs: that many. */
+#define FOLD_MOST 4
 
 int cuda_column_parts(int processors, int64_t rows, int64_t width)
 {
-	int64_t across = (width + PACK * WARP - 1) / (PACK * WARP), parts = 4 * processors / across;
-	int64_t most = (rows + 4 * WARPS - 1) / (4 * WARPS);
+	const int64_t across = (width + PACK * WARP - 1) / (PACK * WARP),
+		      most = (rows + 4 * WARPS - 1) / (4 * WARPS);
+	int64_t parts = 4 * processors / across;
 
+	if (width % PACK == 0 && width / PACK % WARP)
+		parts = 4 * processors * PACK * WARP / width / FOLD_MOST * FOLD_MOST;
 	if (parts > most)
 		parts = most;
 	return parts < 1 ? 1 : (int)parts;
+}
+
+static struct cuda_columns fold_rows(const struct cuda_columns *p)
+{
+	struct cuda_columns ret = *p;
+	int k = 1;
+
+	while (k < FOLD_MOST && p->stride == p->width && p->width % PACK == 0 &&
+		p->width * k / PACK % WARP && p->rows % (2 * k) == 0 && p->parts % (2 * k) == 0)
+		k *= 2;
+	ret.rows /= k;
+	ret.width *= k;
+	ret.stride *= k;
+	ret.parts /= k;
+	return ret;
 }
 
 template <int N> static void columns_of(const struct cuda_columns *p, cudaStream_t stream)
@@ -92,10 +111,17 @@ template <int N> static void columns_of(const struct cuda_columns *p, cudaStream
 
 void cuda_columns(const struct cuda_columns *p, cudaStream_t stream)
 {
+	const struct cuda_columns folded = fold_rows(p);
+
 	/* a pack may cross the width, but not the end of the padded row */
-	(p->stride % PACK == 0 && p->width % PACK == 0) ? columns_of<PACK>(p, stream)
-							 : columns_of<1>(p, stream);
-	parts_kernel<<<blocks_for(p->width, THREADS), THREADS, 0, stream>>>(*p);
+	(p->stride % PACK == 0 && p->width % PACK == 0) ? columns_of<PACK>(&folded, stream)
+							: columns_of<1>(p, stream);
+	cuda_columns_finish(p, stream);
+}
+
+void cuda_columns_finish(const struct cuda_columns *p, cudaStream_t stream)
+{
+	parts_kernel<<<blocks_for(p->width, WARP), dim3(WARP, WARP), 0, stream>>>(*p);
 }
 
 /* ---- linear-wgrad of narrow layers ----------------------------------------------------------- */
@@ -106,11 +132,11 @@ void cuda_columns(const struct cuda_columns *p, cudaStream_t stream)
  * time; a thread has a tile of 4 x 4 of dw, and where tiles are few, several threads have one and
  * share the rows. The sums of the blocks are added up in order, in f64.
  */
-#define ROWS	32 /* that are in shared memory at a time */
-#define SIDE	4  /* of a tile */
-#define BLOCKS	4  /* of a multiprocessor */
-#define MOST_TILES 192 /* of dw: with more, cuBLASLt may be faster */
-#define FEWEST	4096 /* rows: of fewer, parts are few */
+#define ROWS	   32	/* that are in shared memory at a time */
+#define SIDE	   4	/* of a tile */
+#define BLOCKS	   4	/* of a multiprocessor */
+#define MOST_TILES 192	/* of dw: with more, cuBLASLt may be faster */
+#define FEWEST	   4096 /* rows: of fewer, parts are few */
 
 static __host__ __device__ __forceinline__ int tiles_of(int width)
 {

@@ -117,6 +117,7 @@ struct cuda_gap {
 	int64_t pixels;
 	bool sums, accumulate; /* sums: in place of the mean the sum */
 	struct cuda_vec image, vector;
+	struct cuda_vec base; /* of the gradient: an image that it is added to; absent: none */
 };
 void cuda_gap(const struct cuda_gap *p, cudaStream_t stream);
 void cuda_gap_grad(const struct cuda_gap *p, cudaStream_t stream);
@@ -167,6 +168,23 @@ struct cuda_scatter {
 	struct cuda_vec y;
 };
 void cuda_scatter_add(const struct cuda_scatter *p, cudaStream_t stream);
+
+/*
+ * An image whose pixels are squares of 2 x 2 in the image that a filter w[filters,3,3,channels]
+ * with pad 1 is applied to: the result is the image gradient of a convolution of stride 2 and pad 1
+ * with the filter wide[channels,4,4,filters], whose elements are sums of those of w that meet the
+ * same pixel. Both types have 2 bytes.
+ */
+struct cuda_grown {
+	int filters, channels;
+	struct cuda_vec w, wide;
+	float *dw;	   /* the gradient, in any layout */
+	int64_t stride[4]; /* of dw: filter, channel, row, column */
+	bool accumulate;   /* to dw */
+};
+void cuda_grow_filter(const struct cuda_grown *p, cudaStream_t stream); /* wide from w */
+/* dw from the gradient of wide. */
+void cuda_grown_grad(const struct cuda_grown *p, cudaStream_t stream);
 
 /* ---- stem.cu, stem_grad.cu: the first layer of a ResNet -------------------------------------- */
 

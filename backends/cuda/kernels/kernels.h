@@ -66,7 +66,13 @@ struct cuda_gated {
 	struct cuda_vec x, dy, y, dx;
 	bool gelu; /* geglu; else swiglu */
 	bool accumulate;
+	float *sums; /* [2 width], of the gradient of geglu in packs: the sums of dx over the rows;
+		      * NULL = none */
+	bool add_sums;
+	int parts;
+	float *partial; /* [parts, 2 width]: scratch for sums */
 };
+int cuda_gated_parts(int processors, int64_t rows, int64_t width);
 void cuda_gated(const struct cuda_gated *p, cudaStream_t stream);
 
 /* All operands are plain. */
@@ -480,6 +486,8 @@ struct cuda_columns {
 };
 int cuda_column_parts(int processors, int64_t rows, int64_t width);
 void cuda_columns(const struct cuda_columns *p, cudaStream_t stream);
+/* y from the partial sums alone. */
+void cuda_columns_finish(const struct cuda_columns *p, cudaStream_t stream);
 
 /* dw[to,from] and db[to] (NULL: none) of a linear layer in f32 with many rows. */
 struct cuda_narrow_grad {

@@ -339,6 +339,102 @@ static void gated_grad_of(
 		p->accumulate);
 }
 
+#define SUM_BLOCKS 3		    /* on a multiprocessor */
+#define SUM_ROWS   (THREADS / WARP) /* of a block at a time */
+
+/* Adds the sums of a block's warps to its row of partial; at: the first column of the lane. */
+__device__ __forceinline__ void leave_columns(
+	float (&sum)[PACK], float (*share)[WARP][PACK + 1], float *partial, int64_t at, bool inside)
+{
+	const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+
+	__syncthreads();
+#pragma unroll
+	for (int k = 0; k < PACK; k++)
+		share[warp][lane][k] = sum[k];
+	__syncthreads();
+	if (warp || !inside)
+		return;
+#pragma unroll
+	for (int k = 0; k < PACK; k++) {
+		float all = 0;
+#pragma unroll
+		for (int w = 0; w < SUM_ROWS; w++)
+			all += share[w][lane][k];
+		partial[at + k] = all;
+	}
+}
+
+/* The gradient of geglu with the sums of its result over the rows: a lane has a pack of both halves
+ * in every gridDim.y-th group of rows, and loads those of the next one before it computes. */
+template <typename T>
+__global__ void __launch_bounds__(THREADS, SUM_BLOCKS) geglu_sums_kernel(struct cuda_gated p)
+{
+	__shared__ float share[SUM_ROWS][WARP][PACK + 1];
+	const int64_t i = PACK * (blockIdx.x * (int64_t)WARP + threadIdx.x % WARP),
+		      step = (int64_t)SUM_ROWS * gridDim.y;
+	const bool inside = i < p.width;
+	packed<PACK, T> gates, ups, dys;
+	float gate_sum[PACK] = {}, up_sum[PACK] = {};
+	auto get = [&](int64_t row) {
+		const T *x = as<const T>(p.x) + row * 2 * p.width + i;
+
+		if (!inside || row >= p.rows)
+			return;
+		fetch(x, ups);
+		fetch(x + p.width, gates);
+		fetch(as<const T>(p.dy) + row * p.width + i, dys);
+	};
+	int64_t row = blockIdx.y * SUM_ROWS + threadIdx.x / WARP;
+
+	get(row);
+	for (; inside && row < p.rows; row += step) {
+		const packed<PACK, T> gate = gates, up = ups, dy = dys;
+		T *dx = as<T>(p.dx) + row * 2 * p.width + i;
+		float g[PACK], u[PACK];
+
+		get(row + step);
+#pragma unroll
+		for (int k = 0; k < PACK; k++) {
+			const float2 a = gate_of<true, T>(gate.at(k));
+
+			g[k] = dy.at(k) * up.at(k) * a.y;
+			u[k] = dy.at(k) * a.x;
+			gate_sum[k] += (float)(T)g[k];
+			up_sum[k] += (float)(T)u[k];
+		}
+		store(dx, u);
+		store(dx + p.width, g);
+	}
+	float *partial = p.partial + blockIdx.y * 2 * p.width;
+
+	leave_columns(up_sum, share, partial, i, inside);
+	leave_columns(gate_sum, share, partial, i + p.width, inside);
+}
+
+int cuda_gated_parts(int processors, int64_t rows, int64_t width)
+{
+	const int64_t across = (width + PACK * WARP - 1) / (PACK * WARP),
+		      parts = SUM_BLOCKS * processors / across,
+		      most = (rows + SUM_ROWS - 1) / SUM_ROWS;
+
+	return (int)(parts < 1 ? 1 : parts < most ? parts : most);
+}
+
+static void geglu_sums(const struct cuda_gated *p, cudaStream_t stream)
+{
+	const dim3 grid(blocks_for(p->width, PACK * WARP), (unsigned)p->parts);
+	const struct cuda_columns columns = {.width = 2 * p->width,
+		.y = p->sums,
+		.accumulate = p->add_sums,
+		.parts = p->parts,
+		.partial = p->partial};
+
+	with_type(p->x,
+		[&](auto t) { geglu_sums_kernel<decltype(t)><<<grid, THREADS, 0, stream>>>(*p); });
+	cuda_columns_finish(&columns, stream);
+}
+
 template <int N, bool GELU, typename T>
 static void gated_of(const struct cuda_gated *p, cudaStream_t stream)
 {
@@ -363,6 +459,8 @@ void cuda_gated(const struct cuda_gated *p, cudaStream_t stream)
 {
 	bool packs = p->width % PACK == 0;
 
+	if (p->sums)
+		return geglu_sums(p, stream);
 	with_type(p->x, [&](auto t) {
 		using T = decltype(t);
 

@@ -366,7 +366,15 @@ template <int N, typename T> __global__ void gap_grad_kernel(struct cuda_gap p, 
 #pragma unroll
 	for (int k = 0; k < N; k++)
 		v[k] /= p.sums ? 1 : (float)p.pixels;
-	store_sum((T *)p.image.data + pixel * p.c + c, v, p.accumulate);
+	if (p.base.data) {
+		float base[N];
+
+		load((const T *)p.base.data + pixel * p.c + c, base);
+#pragma unroll
+		for (int k = 0; k < N; k++)
+			v[k] += base[k];
+	}
+	store((T *)p.image.data + pixel * p.c + c, v);
 }
 
 static struct cuda_gap images_of(const struct cuda_gap *p, int64_t first, int images)
@@ -374,6 +382,7 @@ static struct cuda_gap images_of(const struct cuda_gap *p, int64_t first, int im
 	struct cuda_gap some = *p;
 
 	some.batch = images;
+	some.base = from(p->base, first * p->pixels * p->c);
 	some.image = from(p->image, first * p->pixels * p->c);
 	some.vector = from(p->vector, first * p->c);
 	return some;

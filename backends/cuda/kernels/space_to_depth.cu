@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rearranges squares of pixels of images with few channels into channels, and gradients of filters
- * back; adds images to every n-th pixel of others. */
+ * back; adds images to every n-th pixel of others; filters of images that grow, as those of a
+ * convolution with a stride. */
 #include "image_kernels.h"
 #include "common.cuh"
 
@@ -20,8 +21,8 @@ __device__ __forceinline__ void gather(
 		int c = (at + k) % channels, square = (at + k) / channels;
 		int row = high * i + square / wide + p.shift[0];
 		int column = wide * j + square % wide + p.shift[1];
-		bool inside = square < high * wide && row >= 0 && row < p.in[0] &&
-			      column >= 0 && column < p.in[1];
+		bool inside = square < high * wide && row >= 0 && row < p.in[0] && column >= 0 &&
+			      column < p.in[1];
 
 		v[k] = inside ? (float)x[c * p.stride[1] + row * p.stride[2] + column * p.stride[3]]
 			      : 0;
@@ -101,9 +102,8 @@ void cuda_unfold(const struct cuda_fold *p, cudaStream_t stream)
 	int64_t n = (int64_t)p->batch * p->c * p->in[0] * p->in[1];
 	unsigned blocks = blocks_for(n, THREADS);
 
-	with_type(p->y, [&](auto t) {
-		unfold_kernel<decltype(t)><<<blocks, THREADS, 0, stream>>>(*p, n);
-	});
+	with_type(p->y,
+		[&](auto t) { unfold_kernel<decltype(t)><<<blocks, THREADS, 0, stream>>>(*p, n); });
 }
 
 /* ---- pixels of a strided image --------------------------------------------------------------- */
@@ -134,4 +134,114 @@ void cuda_scatter_add(const struct cuda_scatter *p, cudaStream_t stream)
 		scatter_kernel<decltype(t)>
 			<<<blocks_for(n, THREADS), THREADS, 0, stream>>>(*p, (unsigned)n);
 	});
+}
+
+/* ---- filters of images that grow ------------------------------------------------------------- */
+
+#define TAPS   9
+#define WIDE   4 /* rows and columns of the wide filter */
+#define TILE   32
+#define TILE_Y 8 /* threads of a block along the other side of a tile */
+
+/* True if row r of the filter meets the same pixel as row t of the wide one. */
+__device__ __forceinline__ bool meet(int r, int t)
+{
+	return r == 2 ? t < 2 : r == 1 ? t == 1 || t == 2 : t > 1;
+}
+
+/* Calls use(i, side) for the elements of a thread along the slower side of a tile of channels and
+ * filters. */
+template <class USE> __device__ __forceinline__ void over_tile(int from, int end, USE use)
+{
+	for (int i = threadIdx.y; i < TILE; i += TILE_Y)
+		if (from + i < end)
+			use(i, (int64_t)from + i);
+}
+
+/* A block handles TILE filters and TILE channels, which change places. */
+template <typename T> __global__ void grow_kernel(struct cuda_grown p)
+{
+	__shared__ T tile[TAPS][TILE][TILE + 1];
+	const int filter = blockIdx.x * TILE, channel = blockIdx.y * TILE;
+	const T *w = static_cast<const T *>(p.w.data);
+	T *wide = static_cast<T *>(p.wide.data);
+
+	if (channel + (int)threadIdx.x < p.channels)
+		over_tile(filter, p.filters, [&](int i, int64_t k) {
+			const T *at = w + k * TAPS * p.channels + channel + threadIdx.x;
+#pragma unroll
+			for (int tap = 0; tap < TAPS; tap++)
+				tile[tap][i][threadIdx.x] = at[(int64_t)tap * p.channels];
+		});
+	__syncthreads();
+	if (filter + (int)threadIdx.x >= p.filters)
+		return;
+	over_tile(channel, p.channels, [&](int i, int64_t c) {
+		T *at = wide + c * WIDE * WIDE * p.filters + filter + threadIdx.x;
+#pragma unroll
+		for (int tap = 0; tap < WIDE * WIDE; tap++) {
+			float sum = 0;
+#pragma unroll
+			for (int from = 0; from < TAPS; from++)
+				if (meet(from / 3, tap / WIDE) && meet(from % 3, tap % WIDE))
+					sum += (float)tile[from][threadIdx.x][i];
+			at[(int64_t)tap * p.filters] = (T)sum;
+		}
+	});
+}
+
+template <typename T> __global__ void grown_grad_kernel(struct cuda_grown p)
+{
+	__shared__ T tile[WIDE * WIDE][TILE][TILE + 1];
+	const int filter = blockIdx.x * TILE, channel = blockIdx.y * TILE;
+	const T *wide = static_cast<const T *>(p.wide.data);
+
+	if (filter + (int)threadIdx.x < p.filters)
+		over_tile(channel, p.channels, [&](int i, int64_t c) {
+			const T *at = wide + c * WIDE * WIDE * p.filters + filter + threadIdx.x;
+#pragma unroll
+			for (int tap = 0; tap < WIDE * WIDE; tap++)
+				tile[tap][i][threadIdx.x] = at[(int64_t)tap * p.filters];
+		});
+	__syncthreads();
+	if (channel + (int)threadIdx.x >= p.channels)
+		return;
+	over_tile(filter, p.filters, [&](int i, int64_t k) {
+		float *at = p.dw + k * p.stride[0] + (channel + threadIdx.x) * p.stride[1];
+#pragma unroll
+		for (int to = 0; to < TAPS; to++) {
+			float *dw = at + to / 3 * p.stride[2] + to % 3 * p.stride[3];
+			float sum = 0;
+#pragma unroll
+			for (int tap = 0; tap < WIDE * WIDE; tap++)
+				if (meet(to / 3, tap / WIDE) && meet(to % 3, tap % WIDE))
+					sum += (float)tile[tap][threadIdx.x][i];
+			*dw = sum + (p.accumulate ? *dw : 0);
+		}
+	});
+}
+
+static dim3 tiles_of(const struct cuda_grown *p)
+{
+	return dim3(blocks_for(p->filters, TILE), blocks_for(p->channels, TILE));
+}
+
+void cuda_grow_filter(const struct cuda_grown *p, cudaStream_t stream)
+{
+	const dim3 threads(TILE, TILE_Y);
+
+	if (p->w.type == CUDA_BF16)
+		grow_kernel<bf16><<<tiles_of(p), threads, 0, stream>>>(*p);
+	else
+		grow_kernel<half><<<tiles_of(p), threads, 0, stream>>>(*p);
+}
+
+void cuda_grown_grad(const struct cuda_grown *p, cudaStream_t stream)
+{
+	const dim3 threads(TILE, TILE_Y);
+
+	if (p->wide.type == CUDA_BF16)
+		grown_grad_kernel<bf16><<<tiles_of(p), threads, 0, stream>>>(*p);
+	else
+		grown_grad_kernel<half><<<tiles_of(p), threads, 0, stream>>>(*p);
 }

@@ -482,7 +482,41 @@ static int run_gap(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm
 	};
 
 	(void)err;
+	if (back && p.accumulate)
+		p.base = p.image;
 	(back ? cuda_gap_grad : cuda_gap)(&p, dev->stream);
+	return 0;
+}
+
+/* Accepts an image of which each pixel is the same, and which is added to another one. */
+static int takes_shift(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *grow = group->node[0], *add = group->node[1];
+	bool fits = grow->in[0]->dim[2] == 1 && grow->in[0]->dim[3] == 1 &&
+		    grow->out[0]->is_virtual && add->in[1] == grow->out[0] &&
+		    add->in[0] != grow->out[0] && !add->accumulate;
+
+	return fits ? takes_images(dev, group, err)
+		    : jm_err_set(
+			      err, JM_ENOSUP, "Only images of one pixel are added as they grow.");
+}
+
+static int run_shift(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *grow = &exec->node[0], *add = &exec->node[1];
+	const struct jm_tensor *image = add->out[0];
+	struct cuda_gap p = {
+		.batch = (int)image->dim[0],
+		.c = (int)image->dim[1],
+		.pixels = image->dim[2] * image->dim[3],
+		.sums = true,
+		.image = cuda_vec(image),
+		.vector = cuda_vec(grow->in[0]),
+		.base = cuda_vec(add->in[0]),
+	};
+
+	(void)err;
+	cuda_gap_grad(&p, dev->stream);
 	return 0;
 }
 
@@ -516,6 +550,7 @@ const struct cuda_op cuda_ops_image[] = {
 	{{JM_OP_BN_GRAD}, 1, takes_images, choices_bn, NULL, NULL, run_bn_grad, NULL},
 	{{JM_OP_MAXPOOL}, 1, takes_images, choices_maxpool, NULL, NULL, run_pool, NULL},
 	{{JM_OP_MAXPOOL_GRAD}, 1, takes_images, choices_image, NULL, NULL, run_pool_grad, NULL},
+	{{JM_OP_UPSAMPLE, JM_OP_ADD}, 2, takes_shift, choices_image, NULL, NULL, run_shift, NULL},
 	{{JM_OP_UPSAMPLE}, 1, takes_images, choices_image, NULL, NULL, run_upsample, NULL},
 	{{JM_OP_UPSAMPLE_GRAD}, 1, takes_images, choices_image, NULL, NULL, run_upsample, NULL},
 	{{JM_OP_AVGPOOL}, 1, takes_images, choices_image, NULL, NULL, run_pool, NULL},

@@ -538,23 +538,17 @@ int cuda_wgrad_takes(struct cuda_dev *dev, const struct jm_node *n, const struct
 	return takes(dev, &group, err);
 }
 
-int cuda_wgrad_new(
-	struct cuda_dev *dev, const struct jm_node *n, struct cuda_exec **ret, struct jm_err *err)
+int cuda_wgrad_build(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {
 	struct cuda_exec *product = calloc(1, sizeof *product);
-	int code;
 
+	exec->own = product;
 	if (!product)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a product.");
-	product->node[0] = *n;
+	product->node[0] = exec->node[1];
 	product->node[0].out[1] = NULL;
 	product->n_nodes = 1;
-	code = build(dev, product, err);
-	if (code)
-		cuda_wgrad_free(dev, product);
-	else
-		*ret = product;
-	return code;
+	return build(dev, product, err);
 }
 
 int cuda_wgrad_run(struct cuda_dev *dev, const struct cuda_exec *product, struct jm_err *err)
@@ -562,11 +556,11 @@ int cuda_wgrad_run(struct cuda_dev *dev, const struct cuda_exec *product, struct
 	return run(dev, product, err);
 }
 
-void cuda_wgrad_free(struct cuda_dev *dev, struct cuda_exec *product)
+void cuda_wgrad_drop(struct cuda_dev *dev, struct cuda_exec *exec)
 {
-	if (product)
-		drop(dev, product);
-	free(product);
+	if (exec->own)
+		drop(dev, exec->own);
+	free(exec->own);
 }
 
 const struct cuda_op cuda_ops_linear[] = {

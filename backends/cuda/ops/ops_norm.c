@@ -148,16 +148,6 @@ static size_t scratch_grad(struct cuda_dev *dev, const struct jm_group *group)
 	       (size_t)p.width * sizeof(float);
 }
 
-/* The product of a linear-wgrad that follows; the norm computes the gradient of its bias. */
-static int build_wgrad(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
-{
-	struct cuda_exec *product = NULL;
-	int code = cuda_wgrad_new(dev, &exec->node[1], &product, err);
-
-	exec->own = product;
-	return code;
-}
-
 static int run_grad(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
 	struct cuda_norm_grad p = grad_of(&exec->node[0]);
@@ -170,11 +160,6 @@ static int run_grad(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 	p.blocks = cuda_norm_grad_blocks(dev->prop.multiProcessorCount, &p);
 	cuda_norm_grad(&p, dev->stream);
 	return exec->own ? cuda_wgrad_run(dev, exec->own, err) : 0;
-}
-
-static void drop_wgrad(struct cuda_dev *dev, struct cuda_exec *exec)
-{
-	cuda_wgrad_free(dev, exec->own);
 }
 
 /* ---- groups of channels ---------------------------------------------------------------------- */
@@ -266,7 +251,7 @@ const struct cuda_op cuda_ops_norm[] = {
 	{{JM_OP_ADD, JM_OP_RMSNORM}, 2, takes_joined, NULL, NULL, NULL, run_norm, NULL},
 	{{JM_OP_LAYERNORM_GRAD}, 1, takes_grad, NULL, scratch_grad, NULL, run_grad, NULL},
 	{{JM_OP_RMSNORM_GRAD}, 1, takes_grad, NULL, scratch_grad, NULL, run_grad, NULL},
-	{{JM_OP_LAYERNORM_GRAD, JM_OP_LINEAR_WGRAD}, 2, takes_grad, NULL, scratch_grad, build_wgrad,
-		run_grad, drop_wgrad},
+	{{JM_OP_LAYERNORM_GRAD, JM_OP_LINEAR_WGRAD}, 2, takes_grad, NULL, scratch_grad,
+		cuda_wgrad_build, run_grad, cuda_wgrad_drop},
 	{.n_nodes = 0},
 };

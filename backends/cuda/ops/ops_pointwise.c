@@ -6,6 +6,7 @@
 #include "backends/cuda/device/layouts.h"
 #include "ops_quantize.h"
 #include "op_rows.h"
+#include "ops_linear.h"
 
 /* Operands that share a layout, as bits. The step number, which dropout reads, has none. */
 #define ALL_IN	3u
@@ -225,6 +226,51 @@ static int run_gated(struct cuda_dev *dev, const struct cuda_exec *exec, struct 
 	return 0;
 }
 
+/* ---- the gradient of geglu, which also adds up that of the bias of the linear before it ------ */
+
+static int takes_geglu_sums(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *grad = group->node[0];
+	int code = takes_alike(dev, group, err);
+
+	if (!code && (grad->accumulate || jm_tensor_width(grad->in[0]) % 8))
+		code = mixed(grad, err);
+	return code ? code : cuda_wgrad_takes(dev, group->node[1], grad->out[0], err);
+}
+
+static int parts_of(const struct cuda_dev *dev, const struct jm_tensor *dy)
+{
+	return cuda_gated_parts(
+		dev->prop.multiProcessorCount, jm_tensor_rows(dy), jm_tensor_width(dy));
+}
+
+static size_t scratch_geglu_sums(struct cuda_dev *dev, const struct jm_group *group)
+{
+	const struct jm_tensor *dy = group->node[0]->in[0];
+
+	return (size_t)parts_of(dev, dy) * 2 * (size_t)jm_tensor_width(dy) * sizeof(float);
+}
+
+static int run_geglu_sums(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *grad = &exec->node[0], *wgrad = &exec->node[1];
+	const struct cuda_gated p = {
+		.gelu = true,
+		.rows = jm_tensor_rows(grad->in[0]),
+		.width = jm_tensor_width(grad->in[0]),
+		.x = cuda_vec(grad->in[1]),
+		.dy = cuda_vec(grad->in[0]),
+		.dx = cuda_vec(grad->out[0]),
+		.sums = wgrad->out[1]->data,
+		.add_sums = jm_node_adds(wgrad, 1),
+		.parts = parts_of(dev, grad->in[0]),
+		.partial = exec->scratch,
+	};
+
+	cuda_gated(&p, dev->stream);
+	return cuda_wgrad_run(dev, exec->own, err);
+}
+
 /* A gradient, and the activation itself from the same operand; all layouts are plain. */
 static int takes_again(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
@@ -313,6 +359,8 @@ const struct cuda_op cuda_ops_pointwise[] = {
 	{{JM_OP_SWIGLU_GRAD}, 1, takes_alike, NULL, NULL, NULL, run_gated, NULL},
 	{{JM_OP_GEGLU}, 1, takes_alike, NULL, NULL, NULL, run_gated, NULL},
 	{{JM_OP_GEGLU_GRAD}, 1, takes_alike, NULL, NULL, NULL, run_gated, NULL},
+	{{JM_OP_GEGLU_GRAD, JM_OP_LINEAR_WGRAD}, 2, takes_geglu_sums, NULL, scratch_geglu_sums,
+		cuda_wgrad_build, run_geglu_sums, cuda_wgrad_drop},
 	AGAIN(JM_OP_GELU_ERF_GRAD, JM_OP_GELU_ERF, run_again),
 	AGAIN(JM_OP_SWIGLU_GRAD, JM_OP_SWIGLU, run_swiglu_again),
 	{{JM_OP_DROPOUT}, 1, takes_alike, NULL, NULL, NULL, run_dropout, NULL},

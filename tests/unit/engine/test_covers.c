@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The groups of ResNet-50 that a backend receives: convolutions with the sums of their norms, norms
- * that are added, gradients of norms. */
+ * that are added, gradients of norms; and those of a U-Net: images that grow, gradients of
+ * biases. */
 #include "kit/engine_kit.h"
 #include "kit/test.h"
 
@@ -35,9 +36,9 @@ static int select_wanted(
 }
 
 /* How many groups are as wanted; ret_inside: of how many of them that result stays inside. */
-static int count(const struct cover *cover, int *ret_inside)
+static int count_of(const char *const *words, const struct jm_training *t,
+	const struct cover *cover, int *ret_inside)
 {
-	static const char *const words[] = {"resnet50", "image=32", "classes=10", NULL};
 	struct jm_backend backend = jm_backend_ref;
 	struct jm_err err = JM_ERR_INIT;
 	struct jm_device device;
@@ -49,7 +50,7 @@ static int count(const struct cover *cover, int *ret_inside)
 	assert_ok(jm_device_open("ref", 1, &device, &err), err);
 	backend.select = select_wanted;
 	device.backend = &backend;
-	p = kit_plan(words, &(struct jm_training){.batch = 2, .precision = JM_F16}, &device);
+	p = kit_plan(words, t, &device);
 	for (int i = 0; i < p->n_units; i++)
 		if (is_wanted(&p->unit[i]->group)) {
 			n++;
@@ -59,6 +60,14 @@ static int count(const struct cover *cover, int *ret_inside)
 	device.backend = &jm_backend_ref;
 	jm_device_close(&device);
 	return n;
+}
+
+static int count(const struct cover *cover, int *ret_inside)
+{
+	static const char *const words[] = {"resnet50", "image=32", "classes=10", NULL};
+
+	return count_of(
+		words, &(struct jm_training){.batch = 2, .precision = JM_F16}, cover, ret_inside);
 }
 
 static void every_convolution_meets_the_sums_of_its_norm(void **unused)
@@ -139,6 +148,37 @@ static void gradients_of_norms_read_what_they_need(void **unused)
 	jm_device_close(&device);
 }
 
+/*
+ * As little time as possible may be spent on recomputation, but an image that grows costs none.
+ * Three convolutions and the gradients of their filters read such images, none of which is stored;
+ * nor are their gradients, and what grows from one pixel in 22 blocks. Each of the 16 blocks of
+ * attention has a gated layer.
+ */
+static void images_that_grow_are_not_stored(void **unused)
+{
+	static const char *const words[] = {"unet", "hidden=16", "latent=16", "head-width=8",
+		"norm-groups=4", "caption=5", "caption-width=8", NULL};
+	const struct jm_training t = {.batch = 2,
+		.precision = JM_F16,
+		.remake = {.flops = 1e9, .bytes = 1e9, .share = 1e-12, .beside = true}};
+	static const struct {
+		struct cover cover;
+		int n, inside;
+	} wants[] = {{{2, {JM_OP_UPSAMPLE, JM_OP_CONV}, 0}, 3, 3},
+		{{2, {JM_OP_UPSAMPLE, JM_OP_CONV_WGRAD}, 0}, 3, 3},
+		{{2, {JM_OP_CONV_DGRAD, JM_OP_UPSAMPLE_GRAD}, 0}, 3, 3},
+		{{2, {JM_OP_UPSAMPLE, JM_OP_ADD}, 0}, 22, 22},
+		{{2, {JM_OP_GEGLU_GRAD, JM_OP_LINEAR_WGRAD}, 0}, 16, 0}};
+
+	(void)unused;
+	for (size_t i = 0; i < sizeof(wants) / sizeof(*wants); i++) {
+		int inside;
+
+		assert_int_equal(count_of(words, &t, &wants[i].cover, &inside), wants[i].n);
+		assert_int_equal(inside, wants[i].inside);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -147,6 +187,7 @@ int main(void)
 		cmocka_unit_test(a_pair_of_norms_is_not_split),
 		cmocka_unit_test(the_first_norm_meets_its_pooling_in_the_gradient),
 		cmocka_unit_test(gradients_of_norms_read_what_they_need),
+		cmocka_unit_test(images_that_grow_are_not_stored),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -83,7 +83,7 @@ struct cuda_conv_scratch cuda_conv_scratch_of(const struct jm_node *n, int nodes
 	s.sums = s.bytes = s.bias;
 	if (n->op == JM_OP_CONV_WGRAD && o.bias)
 		s.bytes += cuda_bn_scratch(o.bias->dim[0]);
-	if (nodes == CUDA_CONV_RELU)
+	if (n->op == JM_OP_CONV && o.bias)
 		s.bytes += (size_t)o.bias->dim[0] * jm_dtype_bytes(o.x->type);
 	if (nodes == CUDA_CONV_STATS)
 		s.bytes += SUMS * sizeof(float) * (size_t)cuda_conv_sums_stride(o.y);
@@ -140,6 +140,18 @@ enum cuda_conv_way cuda_conv_way(const struct cuda_dev *dev, const struct jm_nod
 	return cuda_conv_is_product(n) || cuda_conv_scatters(n) ? CUDA_CONV_PRODUCT : CUDA_CONV_DNN;
 }
 
+struct cuda_conv_plan *cuda_conv_bias_plan(struct cuda_dev *dev, const struct jm_node *n)
+{
+	struct cuda_conv_key key = cuda_conv_key_of(n, 1);
+	struct jm_err none = JM_ERR_INIT;
+
+	if (n->op != JM_OP_CONV || !n->in[2] || n->in[0]->type == JM_F32 || n->accumulate ||
+		cuda_conv_folds(n) || cuda_conv_way(dev, n) != CUDA_CONV_DNN)
+		return NULL;
+	key.pattern = DNN_PATTERN_CONV_BIAS;
+	return cuda_conv_plan(dev, &key, &none);
+}
+
 /*
  * A bias and a ReLU, which cuDNN applies before the sums are rounded, or an own kernel to its
  * result in one pass. The other ways of a convolution have no such end.
@@ -193,7 +205,7 @@ int cuda_choices_conv(struct cuda_dev *dev, const struct jm_group *group, struct
 {
 	const struct jm_node *n = group->node[0];
 	struct cuda_conv_key key = cuda_conv_key_of(n, group->n_nodes);
-	struct cuda_conv_plan *plan = cuda_conv_plan(dev, &key, err), *alone = plan;
+	struct cuda_conv_plan *plan = cuda_conv_plan(dev, &key, err), *alone = plan, *joined;
 
 	if (plan && group->n_nodes == CUDA_CONV_RELU) {
 		key.pattern = DNN_PATTERN_CONV;
@@ -201,6 +213,9 @@ int cuda_choices_conv(struct cuda_dev *dev, const struct jm_group *group, struct
 	}
 	if (!plan || !alone)
 		return 0;
+	joined = group->n_nodes == 1 ? cuda_conv_bias_plan(dev, n) : NULL;
+	if (joined && joined->workspace > alone->workspace)
+		alone = joined;
 	if (group->n_nodes > 1)
 		choice->in[1][0] = cuda_layout_last;
 	if (group->n_nodes == CUDA_CONV_RELU)

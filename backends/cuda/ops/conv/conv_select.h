@@ -28,6 +28,10 @@ enum cuda_conv_way {
 };
 enum cuda_conv_way cuda_conv_way(const struct cuda_dev *dev, const struct jm_node *n);
 
+/* The plans of a convolution that also adds its bias, in 16 bits; NULL = cuDNN has none, or other
+ * ways are timed in its place. */
+struct cuda_conv_plan *cuda_conv_bias_plan(struct cuda_dev *dev, const struct jm_node *n);
+
 enum dnn_pattern cuda_conv_pattern_of(enum jm_op op, int nodes);
 /* nodes: the number of nodes in the group, whose first one is the convolution. */
 struct cuda_conv_key cuda_conv_key_of(const struct jm_node *n, int nodes);

@@ -8,7 +8,8 @@
  * following batch norm needs. Where there are two ways, the faster one is found by timing, once for
  * each shape: convolutions of single pixels and of whole images are products as well, and a
  * ResNet's first layer and its filter's gradient have own kernels, and so have the gradient of a
- * filter of 3 x 3 in tf32 and filters for each channel; cuDNN or one pass applies bias and ReLU.
+ * filter of 3 x 3 in tf32 and filters for each channel; cuDNN or one pass applies a bias, and a
+ * ReLU behind it.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -33,7 +34,7 @@ struct conv {
 	/* an own kernel that runs in its place; NULL = none */
 	cudaError_t (*kernel)(const struct cuda_dev *dev, const struct jm_node *n, void *scratch);
 	struct cuda_conv_scratch at;
-	bool ends; /* cuDNN's plan applies bias and ReLU, too */
+	bool ends; /* cuDNN's plan applies the bias, and a ReLU of the group, too */
 };
 
 static void drop_conv(struct cuda_dev *dev, struct cuda_exec *exec)
@@ -97,7 +98,7 @@ static int build_pattern(
 	if (!c)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a convolution.");
 	c->at = cuda_conv_scratch_of(n, exec->n_nodes, plan->workspace);
-	c->ends = pattern == DNN_PATTERN_CONV_RELU;
+	c->ends = pattern == DNN_PATTERN_CONV_RELU || pattern == DNN_PATTERN_CONV_BIAS;
 	sums = sums_at(exec);
 	return dnn_bind(&dev->dnn, &plan->plan[plan->best], cuda_conv_ids(plan, ids), ids,
 		(void *const[]){stands_for(n, o.x, exec->scratch, &c->at),
@@ -116,7 +117,9 @@ static int build_dnn(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err
 
 static int build_joined(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {
-	return build_pattern(dev, exec, DNN_PATTERN_CONV_RELU, err);
+	return build_pattern(dev, exec,
+		exec->n_nodes == CUDA_CONV_RELU ? DNN_PATTERN_CONV_RELU : DNN_PATTERN_CONV_BIAS,
+		err);
 }
 
 /* The product of a strided convolution writes to scratch, from where its result is added to every
@@ -167,7 +170,7 @@ static int build_depthwise(struct cuda_dev *dev, struct cuda_exec *exec, struct 
 }
 
 /* The ways to run the convolution, of which cuDNN is the first; NULL = it is the only one. */
-static const struct cuda_way *ways_of(const struct cuda_dev *dev, const struct cuda_exec *exec)
+static const struct cuda_way *ways_of(struct cuda_dev *dev, const struct cuda_exec *exec)
 {
 	static const struct cuda_way products[] = {{"dnn", build_dnn}, {"product", build_product}};
 	static const struct cuda_way stems[] = {{"dnn", build_dnn}, {"stem", build_stem}};
@@ -190,7 +193,7 @@ static const struct cuda_way *ways_of(const struct cuda_dev *dev, const struct c
 	case CUDA_CONV_DNN:
 		break;
 	}
-	return NULL;
+	return cuda_conv_bias_plan(dev, &exec->node[0]) ? ends : NULL;
 }
 
 static int build_conv(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
