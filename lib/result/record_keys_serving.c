@@ -43,6 +43,32 @@ static const struct jm_key rank_keys[] = {
 	{0},
 };
 
+static const char *const split_origins[] = {"estimated", NULL};
+
+static const struct jm_key split_keys[] = {
+	{WORD("origin", 0), .words = split_origins, .meaning = "it is no measurement"},
+	{POSITIVE("prefill", 0),
+		.meaning =
+			"share of prompts in the time of the window's steps, by which its energy "
+			"is divided: the middle of the two bounds"},
+	{POSITIVE("prefill_low", 0),
+		.meaning = "if in mixed steps answers take what steps of answers alone took"},
+	{POSITIVE("prefill_high", 0),
+		.meaning = "if mixed steps are divided by the FLOPs of their rows"},
+	{POSITIVE("mixed", 0), .meaning = "share of that time in steps that computed both"},
+	{POSITIVE("joules_prefill", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "J",
+		.meaning = "of prompts, first tokens included"},
+	{POSITIVE("joules_decode", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "J",
+		.meaning = "of the tokens after the first: the rest of the window"},
+	{POSITIVE("joules_error", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "J",
+		.meaning = "of both, ±: from the middle to either bound"},
+	{POSITIVE("joules_per_input_token", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "J",
+		.meaning = "joules_prefill by tokens_in of the window"},
+	{POSITIVE("joules_per_output_token", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "J",
+		.meaning = "joules_decode by tokens_out of the window"},
+	{0},
+};
+
 static const struct jm_key search_keys[] = {
 	{POSITIVE("kept", 0), .unit = "1/s",
 		.meaning = "the highest rate of requests whose trial kept --ttft and --tpot"},
@@ -133,6 +159,9 @@ const struct jm_key jm__serving_keys[] = {
 		.meaning = "the steady part, whose energy is that of the phase of the same name"},
 	{LIST("ranks", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = rank_keys,
 		.meaning = "of --ranks: what each replica did, in the warm-up too"},
+	{OBJECT("split", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = split_keys,
+		.meaning = "of a run of both kinds of rows: what the window's energy is of, as a "
+			   "model has it"},
 	{OBJECT("rate_search", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = search_keys,
 		.meaning = "of --rate max: what was found before the run, which has the rate kept"},
 	{OBJECT("failures", JM_KEY_OPTIONAL), .keys = failures_keys,

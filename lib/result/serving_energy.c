@@ -27,6 +27,36 @@ struct jm_serving_energy jm_serving_energy_of(const json_t *record, double add_w
 		.origin = origin};
 }
 
+struct jm_serving_split jm_serving_split_of(const json_t *record, double add_watts)
+{
+	const json_t *serving = json_object_get(record, "serving"),
+		     *w = json_object_get(serving, "window");
+	const json_t *split = json_object_get(serving, "split");
+	double share = jm_json_real_of(split, "prefill");
+	struct jm_serving_energy e = jm_serving_energy_of(record, add_watts);
+	double prefill = e.joules * share, decode = e.joules - prefill;
+
+	return (struct jm_serving_split){.prefill = prefill,
+		.decode = decode,
+		.error = e.joules * (jm_json_real_of(split, "prefill_high") - share),
+		.input_token = each(prefill, jm_json_real_of(w, "tokens_in")),
+		.output_token = each(decode, jm_json_real_of(w, "tokens_out"))};
+}
+
+static void add_split(json_t *record)
+{
+	json_t *to = json_object_get(json_object_get(record, "serving"), "split");
+	struct jm_serving_split s = jm_serving_split_of(record, 0);
+
+	if (!json_is_object(to))
+		return;
+	json_object_set_new(to, "joules_prefill", jm_json_number(s.prefill));
+	json_object_set_new(to, "joules_decode", jm_json_number(s.decode));
+	json_object_set_new(to, "joules_error", jm_json_number(s.error));
+	json_object_set_new(to, "joules_per_input_token", jm_json_number(s.input_token));
+	json_object_set_new(to, "joules_per_output_token", jm_json_number(s.output_token));
+}
+
 void jm_record_serving_energy(json_t *record)
 {
 	json_t *w = json_object_get(json_object_get(record, "serving"), "window");
@@ -34,6 +64,7 @@ void jm_record_serving_energy(json_t *record)
 
 	if (!json_is_object(w))
 		return;
+	add_split(record);
 	json_object_set_new(w, "joules_per_output_token", jm_json_number(e.output_token));
 	json_object_set_new(w, "joules_per_token", jm_json_number(e.token));
 	json_object_set_new(w, "joules_per_request", jm_json_number(e.request));

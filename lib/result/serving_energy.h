@@ -16,10 +16,19 @@ struct jm_serving_energy {
 	enum jm_origin origin;
 };
 
+/* Of a run whose steps compute prompts and answers, as a model has it: estimated, J; NAN =
+ * unknown. */
+struct jm_serving_split {
+	double prefill, decode, error; /* error: of both, ±, to the bounds of the model */
+	double input_token;	       /* prefill by the tokens of prompts that were read */
+	double output_token;	       /* decode by the tokens of answers that were made */
+};
+
+struct jm_serving_split jm_serving_split_of(const json_t *record, double add_watts);
 /* add_watts: of the node, which no meter saw, as in jm_metric_measure. */
 struct jm_serving_energy jm_serving_energy_of(const json_t *record, double add_watts);
-/* Adds joules_per_output_token, joules_per_token and joules_per_request to serving.window, which
- * may be missing. */
+/* Adds joules_per_output_token, joules_per_token and joules_per_request to serving.window, and
+ * joules to serving.split; both may be missing. */
 void jm_record_serving_energy(json_t *record);
 
 #endif

@@ -17,7 +17,7 @@ struct jm_run_table {
 		const struct jm_group_case *c, struct jm_err *err);
 };
 
-/* Two tables of such runs, with a title and an explanation. */
+/* One or two tables of such runs, with a title and an explanation. */
 struct jm_run_tables {
 	const char *title;
 	const char *caption; /* NULL: `explain` writes it */

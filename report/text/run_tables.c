@@ -6,7 +6,8 @@
 #include "serving_text.h"
 #include "step_times.h"
 
-static const struct jm_run_tables *const kinds[] = {&jm_served, &jm_overlapped, &jm_step_times};
+static const struct jm_run_tables *const kinds[] = {
+	&jm_served, &jm_served_split, &jm_overlapped, &jm_step_times};
 
 void jm_run_tables_each(const struct jm_grouping *g, const struct jm_group_series *s,
 	const struct jm_run_tables_to *out)
@@ -24,7 +25,7 @@ void jm_run_tables_each(const struct jm_grouping *g, const struct jm_group_serie
 			kinds[k]->explain(g, s, caption, sizeof(caption));
 		out->begin(out->to, kinds[k]->title, caption);
 		for (int i = 0; i < 2; i++) {
-			if (kinds[k]->table[i](g, s, &grid, &none))
+			if (!kinds[k]->table[i] || kinds[k]->table[i](g, s, &grid, &none))
 				continue;
 			out->put(out->to, &grid);
 			jm_grid_done(&grid);

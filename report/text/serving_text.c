@@ -11,6 +11,7 @@
 #define LATENCIES 4
 #define FIGURES	  3
 #define COSTS	  5
+#define SPLITS	  5
 
 static const struct {
 	const char *key, *title;
@@ -120,6 +121,54 @@ static int cost_table(const struct jm_grouping *g, const struct jm_group_series 
 	return jm_run_table(&table, g, s, ret, err);
 }
 
+/* ---- prompts and answers --------------------------------------------------------------------- */
+
+/* Where at least one run has it. */
+static int split_runs(const struct jm_grouping *g, const struct jm_group_series *s)
+{
+	const struct jm_group_case *c;
+	int i = 0, n = 0, with = 0;
+
+	for (; (c = jm_run_table_next(g, s, PART, &i)); n++)
+		with += json_is_object(json_object_get(json_object_get(c->record, PART), "split"));
+	return with ? n : 0;
+}
+
+static int split_titles(struct jm_grid *grid, int first, struct jm_err *err)
+{
+	static const char *const titles[SPLITS] = {
+		"J of prompts", "J of answers", "±", "J/token of a prompt", "J/token of an answer"};
+	int rc = 0;
+
+	for (int k = 0; k < SPLITS && !rc; k++)
+		rc = jm_grid_set(grid, -1, first + k, err, "%s", titles[k]);
+	return rc;
+}
+
+static int put_split(struct jm_grid *grid, int row, int first, const struct jm_grouping *g,
+	const struct jm_group_case *c, struct jm_err *err)
+{
+	struct jm_serving_split s = jm_serving_split_of(c->record, g->options.add_watts);
+	const double x[SPLITS] = {s.prefill, s.decode, s.error, s.input_token, s.output_token};
+	int rc = 0;
+
+	for (int k = 0; k < SPLITS && !rc; k++)
+		rc = jm_run_table_number(grid, row, first + k, x[k], err);
+	return rc;
+}
+
+static int split_table(const struct jm_grouping *g, const struct jm_group_series *s,
+	struct jm_grid *ret, struct jm_err *err)
+{
+	static const struct jm_run_table table = {.part = PART,
+		.rows = 1,
+		.columns = SPLITS,
+		.titles = split_titles,
+		.put = put_split};
+
+	return jm_run_table(&table, g, s, ret, err);
+}
+
 static void explain(
 	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size)
 {
@@ -143,3 +192,9 @@ static void explain(
 
 const struct jm_run_tables jm_served = {
 	"Requests", NULL, explain, served_runs, {latency_table, cost_table}};
+
+const struct jm_run_tables jm_served_split = {"Energy of prompts and answers, estimated",
+	"A model divides the time of steps that compute both: the middle of two bounds, ± the way "
+	"to "
+	"either. --phase prefill and --phase decode measure each alone.",
+	NULL, split_runs, {split_table}};

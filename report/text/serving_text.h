@@ -9,5 +9,7 @@
  * requests, goodput and joules of each run; whether the 99th percentiles keep the bounds --ttft and
  * --tpot (p99_in_bounds). */
 extern const struct jm_run_tables jm_served;
+/* Joules of prompts and of answers where steps computed both: estimated (serving.split). */
+extern const struct jm_run_tables jm_served_split;
 
 #endif

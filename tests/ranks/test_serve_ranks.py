@@ -19,6 +19,7 @@ from serving import SERVE
 from slurm import free_ports
 
 LENGTHS = ["--input-tokens", "1:20", "--output-tokens", "1:9", "--running", "4", "--step-tokens", "16"]
+DEVICES = ["ref", "cpu"]
 ROUNDED = 2e-9  # s, of times in the list of requests
 
 
@@ -43,8 +44,8 @@ def sums_are_those_of_the_ranks(r, rows, n):
     assert sum(one["tokens_out"] for one in s["ranks"]) == s["tokens_out"] == sum(row["output_tokens"] for row in rows.values())
 
 
-@pytest.mark.parametrize("device, more", [("ref", []), ("cpu", ["--temperature", "0.8", "--top-k", "20"]), ("cpu", ["--steps-ahead", "1"])],
-                         ids=["greedy", "drawn", "ahead"])
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("more", [[], ["--temperature", "0.8", "--top-k", "20"], ["--steps-ahead", "1"]], ids=["greedy", "drawn", "ahead"])
 def test_answers_do_not_depend_on_the_rank(tmp_path, device, more):
     options = ["--requests", "24", "--steps", "40", *LENGTHS, *more]
     _, _, alone = served(tmp_path, *options, ranks=1, device=device)
@@ -135,7 +136,7 @@ def test_decode_has_the_prompts_of_each_replica(tmp_path):
 
 
 def test_devices_are_counted_and_share_the_work(tmp_path):
-    r, rows, _ = served(tmp_path, "--arrival", "closed", *LENGTHS, "--seconds", "0.5", device="later:0,later:1", env=devices(2))
+    r, rows, _ = served(tmp_path, "--arrival", "closed", *LENGTHS, "--seconds", "1", device="later:0,later:1", env=devices(2))
     sums_are_those_of_the_ranks(r, rows, 2)
     assert r["devices"] == 2 and r["throughput_per_device"] == pytest.approx(r["throughput"] / 2)
     assert [rank["uuid"] for rank in r["gang"]["ranks"]] == ["GPU-0", "GPU-1"]
@@ -144,7 +145,7 @@ def test_devices_are_counted_and_share_the_work(tmp_path):
 def test_wrong_answers_of_one_rank_are_wrong(tmp_path):
     (tmp_path / "cpu.so").symlink_to(BUILD / "tests/peers/faulty.so")
     env = {"JM_BACKENDS": str(tmp_path), "JM_FAULTY_FROM": str(BUILD / "backends"), "JM_FAULTY": "7"}
-    r = one(*SERVE, "--device", "ref,cpu", "--ranks", "2", *LENGTHS, "--arrival", "closed", "--steps", "60", status=FAILED, env=env)
+    r = one(*SERVE, "--device", "ref,cpu", "--ranks", "2", *LENGTHS, "--arrival", "closed", "--seconds", "1", status=FAILED, env=env)
     assert r["verified"] is False and "are others when their requests are served alone" in r["verify_reason"]
 
 
@@ -188,7 +189,7 @@ def test_what_is_of_one_rank_is_refused(options, said):
     assert said in r["reason"], r["reason"]
 
 
-@pytest.mark.parametrize("number, victim", [(signal.SIGKILL, 2), (signal.SIGSTOP, 1)])
+@pytest.mark.parametrize("number, victim", [(signal.SIGKILL, 0), (signal.SIGKILL, 2), (signal.SIGSTOP, 1)])
 def test_a_rank_that_is_killed_or_stopped_ends_all(number, victim):
     """Others do not wait for its steps, and end nevertheless."""
     gang = Running(3, *LENGTHS, work=SERVE)

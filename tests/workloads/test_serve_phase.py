@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """serve --phase: steps of prompts alone and of answers alone; the tokens are those of runs that compute both."""
+import csv
 import json
 
 import pytest
@@ -65,3 +66,40 @@ def test_a_file_of_lengths_says_how_long_the_prompts_are(tmp_path):
 def test_what_does_not_go_with_a_phase_is_said(options, word):
     r = jm(*SERVE, "--device", "ref", "--steps", "2", *options)
     assert r.returncode != 0 and word in r.stdout + r.stderr
+
+
+def split_of(tmp_path, *options):
+    lines = tmp_path / "requests.csv"
+    r = one(*[o if o != "null" else "estimate" for o in SERVE], "--device", "ref", "--requests-csv", lines, *options)
+    return r, list(csv.DictReader(lines.open()))
+
+
+def test_the_split_of_requests_that_are_alone_is_their_ttft_by_their_latency(tmp_path):
+    """No step is mixed there, so that nothing is estimated but the power, which is one for all steps."""
+    r, rows = split_of(tmp_path, "--arrival", "single", "--input-tokens", "40", "--output-tokens", "12", "--seconds", "1.5")
+    split, w = r["serving"]["split"], r["serving"]["window"]
+    assert split["origin"] == "estimated" and split["mixed"] == 0
+    assert split["prefill"] == split["prefill_low"] == split["prefill_high"]
+    inside = [row for row in rows if row["in_window"] == "1"]
+    share = sum(float(row["ttft_s"]) for row in inside) / sum(float(row["latency_s"]) for row in inside)
+    assert split["prefill"] == pytest.approx(share, abs=0.1) and 0.05 < split["prefill"] < 0.95
+    joules = w["joules_per_output_token"] * w["tokens_out"]
+    assert split["joules_prefill"] == pytest.approx(split["prefill"] * joules, rel=1e-9)
+    assert split["joules_prefill"] + split["joules_decode"] == pytest.approx(joules, rel=1e-9) and split["joules_error"] == 0
+    assert split["joules_per_input_token"] == pytest.approx(split["joules_prefill"] / w["tokens_in"], rel=1e-9)
+    assert split["joules_per_output_token"] == pytest.approx(split["joules_decode"] / w["tokens_out"], rel=1e-9)
+
+
+def test_the_split_of_mixed_steps_is_between_two_bounds(tmp_path):
+    r, _ = split_of(tmp_path, "--arrival", "closed", "--running", "4", "--input-tokens", "1:40", "--output-tokens", "1:20", "--seconds", "1.5")
+    s = r["serving"]["split"]
+    assert 0 < s["mixed"] < 1 and 0 < s["prefill_low"] < s["prefill_high"] < 1
+    assert s["prefill"] == pytest.approx((s["prefill_low"] + s["prefill_high"]) / 2, rel=1e-9)
+    joules = s["joules_prefill"] + s["joules_decode"]
+    assert s["joules_error"] == pytest.approx((s["prefill_high"] - s["prefill"]) * joules, rel=1e-6)
+
+
+@pytest.mark.parametrize("options", [["--phase", "prefill"], ["--phase", "decode", "--output-tokens", "4"]])
+def test_what_is_of_one_kind_or_always_mixed_has_no_split(tmp_path, options):
+    r, _ = split_of(tmp_path, "--arrival", "closed", "--running", "2", "--input-tokens", "8", "--seconds", "0.5", *options)
+    assert r["serving"]["split"] is None and r["serving"]["window"]["tokens_out"] > 0

@@ -13,7 +13,8 @@
 #include "vendor/answer_server.h"
 
 #define WAIT_NS	       (JM_SECOND / 5)
-#define STEP_QUESTIONS 32		 /* that are read before a step, at most */
+#define STEP_QUESTIONS 32   /* that are read before a step, at most */
+#define LEFT_QUESTIONS 1024 /* that were not taken when the run ends: one of each connection */
 #define STEP_BYTES     ((size_t)1 << 18) /* of them, after which no other is read */
 #define LOOK_NS	       (JM_SECOND / 100) /* between two looks for a long one that is read */
 #define EVENTS	       "text/event-stream"
@@ -307,10 +308,20 @@ int jm_listen_arrivals(struct serve *s, struct jm_err *err)
 
 int jm_listen_finish(struct serve *s, struct jm_err *err)
 {
-	int code;
+	struct jm_asked *asked;
+	size_t bytes = 0;
+	int code = 0;
 
+	/* a client whose question was answered with a refusal may ask again */
+	for (int i = 0; i < LEFT_QUESTIONS && !code; i++) {
+		asked = jm_answer_server_next(s->listener->server, 0);
+		if (!asked)
+			break;
+		code = take(s, asked, &bytes, err);
+	}
 	jm_question_reader_stop(s->listener->reader);
-	code = take_long(s, err);
+	if (!code)
+		code = take_long(s, err);
 	drop_gone(s);
 	return code;
 }

@@ -7,6 +7,7 @@
 #include "base/files/output.h"
 #include "replicas.h"
 #include "serve_requests.h"
+#include "serve_split.h"
 #include "serve_usage.h"
 
 static double seconds(int64_t from, int64_t to)
@@ -20,6 +21,7 @@ void jm_serve_record(struct serve *s)
 
 	jm_serve_add_usage(s, serving);
 	json_object_set_new(serving, "ranks", jm_replicas_json(s));
+	json_object_set_new(serving, "split", jm_serve_split_json(s));
 	json_object_set_new(serving, "rate_search", jm_load_search_json(&s->load));
 	json_object_set_new(s->work->more, "serving", serving);
 }

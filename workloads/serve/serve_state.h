@@ -42,9 +42,23 @@ struct jm_serve_made {
 struct jm_serve_flight {
 	struct jm_serve_made *made; /* [running]: of each slot */
 	int64_t begin_ns, rows;
-	int pieces, pages; /* pages: in use */
-	int ends;	   /* requests whose last token it makes */
-	bool more;	   /* requests are unfinished after it */
+	int pieces, pages;		     /* pages: in use */
+	int ends;			     /* requests whose last token it makes */
+	bool more;			     /* requests are unfinished after it */
+	double flops_prompts, flops_answers; /* of its rows */
+	int answers;			     /* rows of answers */
+};
+
+/* FLOPs of a row of a step: of its products, for each key that it sees, and if it makes a token. */
+struct jm_serve_row_flops {
+	double row, key, made;
+};
+
+/* A step that is done. */
+struct jm_serve_timed {
+	int64_t end_ns;
+	double seconds, prompts; /* prompts: their share of its FLOPs */
+	int answers;		 /* its rows of answers */
 };
 #define JM_SERVE_FLIGHTS 2
 
@@ -70,6 +84,9 @@ struct serve {
 	struct jm_serve_share *share;  /* [world]: of each rank; NULL = one alone */
 	struct jm_answers *all;	       /* the same, or of one rank those of `load` */
 	struct jm_serve_usage usage;
+	struct jm_serve_row_flops row_flops;
+	struct jm_serve_timed *timed; /* [n_timed] */
+	int n_timed, cap_timed;
 	double ahead_wanted; /* of the option; NAN = by the device */
 	/* steps that are launched before the tokens of the one before are known: 0 or 1 */
 	int ahead;

@@ -8,10 +8,12 @@
 #include "listen.h"
 #include "serve_phase.h"
 #include "serve_requests.h"
+#include "serve_split.h"
 #include "serve_usage.h"
 
 int jm_serve_steps_open(struct serve *s, struct jm_err *err)
 {
+	s->row_flops = jm_serve_row_flops(s->served.program[0]->graph);
 	s->ahead = isnan(s->ahead_wanted) ? jm_device_is_async(&s->device) : (int)s->ahead_wanted;
 	for (int i = 0; i < JM_SERVE_FLIGHTS; i++) {
 		s->flight[i].made = calloc((size_t)s->running, sizeof(*s->flight[i].made));
@@ -26,6 +28,7 @@ void jm_serve_steps_close(struct serve *s)
 {
 	for (int i = 0; i < JM_SERVE_FLIGHTS; i++)
 		free(s->flight[i].made);
+	free(s->timed);
 }
 
 /* ---- launch ---------------------------------------------------------------------------------- */
@@ -97,6 +100,9 @@ static int launch(struct serve *s, const struct jm_piece *piece, int n, struct j
 
 	f->begin_ns = jm_clock_now(s->work->sleeper->clock);
 	f->pieces = n;
+	f->flops_prompts = f->flops_answers = f->answers = 0;
+	for (int i = 0; i < n; i++)
+		jm_serve_split_piece(s, &piece[i], f);
 	f->rows = lay_out(s, piece, n);
 	f->pages = s->pages - jm_scheduler_free_pages(s->scheduler);
 	code = jm_served_launch(&s->served, f->rows, err);

@@ -4,6 +4,7 @@
 #include <jansson.h>
 
 #include "base/text/json.h"
+#include "serve_split.h"
 
 int jm_serve_under_way(const struct serve *s)
 {
@@ -25,6 +26,7 @@ void jm_serve_note_step(struct serve *s, const struct jm_serve_flight *f, int64_
 	s->usage.computed += s->served.size[jm_served_program(&s->served, f->rows)];
 	if (s->awaited_more && s->served.idle_s > 0)
 		s->usage.idle += s->served.idle_s;
+	jm_serve_split_step(s, f, taken_ns, seconds);
 	s->awaited_more = f->more;
 	s->taken_ns = taken_ns;
 }

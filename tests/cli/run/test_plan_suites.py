@@ -47,8 +47,12 @@ def test_toys_run_on_two_cores():
               env={"OMP_WAIT_POLICY": "passive"})
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert sorted(r["case"]["run"] for r in found) == ["toy-2d", "toy-2d", "toy-3d", "toy-llava", "toy-resnet", "toy-sd2"]
+    assert sorted(r["case"]["run"] for r in found) == ["toy-2d", "toy-2d", "toy-3d", "toy-llava", "toy-resnet", "toy-sd2", "toy-serve"]
+    served = next(r for r in found if r["case"]["run"] == "toy-serve")
+    assert served["serving"]["requests_done"] > 0 and served["verified"] is True
     for r in found:
+        if r is served:
+            continue
         losses = r["step_series"]["loss"]
         assert r["device"] == "cpu" and r["settings"] == [] and len(losses) > 3
         assert all(loss > 0 for loss in losses) and len(set(losses)) > 3, losses

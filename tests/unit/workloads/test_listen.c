@@ -122,6 +122,24 @@ static void a_step_waits_for_few_questions(void **state)
 		close(fd[i]);
 }
 
+/* They count as offered. */
+static void questions_that_no_step_took_are_taken_at_the_end(void **state)
+{
+	struct world *w = *state;
+	struct jm_err err = JM_ERR_INIT;
+	int fd[QUESTIONS];
+
+	for (int i = 0; i < QUESTIONS; i++)
+		fd[i] = ask(w, "{\"prompt\": [1, 2], \"max_tokens\": 3, \"stream\": true}");
+	usleep(500000);
+	assert_ok(jm_listen_arrivals(&w->s, &err), err);
+	assert_true(w->s.load.answers.n <= A_STEP);
+	assert_ok(jm_listen_finish(&w->s, &err), err);
+	assert_int_equal(w->s.load.answers.n, QUESTIONS);
+	for (int i = 0; i < QUESTIONS; i++)
+		close(fd[i]);
+}
+
 /* The steps that the scheduler has are launched, and their tokens not taken: --steps-ahead. */
 static int launch_all(struct serve *s)
 {
@@ -193,6 +211,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_step_waits_for_few_questions, begin, end),
+		cmocka_unit_test_setup_teardown(
+			questions_that_no_step_took_are_taken_at_the_end, begin, end),
 		cmocka_unit_test_setup_teardown(
 			a_request_whose_client_left_before_its_last_token_is_not_done, begin, end),
 		cmocka_unit_test_setup_teardown(
