@@ -28,21 +28,24 @@ def test_interrupt(tmp_path):
     assert all(r["status"] == "ok" for r in records(store))
 
 
-def interrupt_while_it_is_stopped(store, asked):
+def interrupt_while_it_is_stopped(store, asked, timeout):
     """The records, after Ctrl-C while a case is being stopped for its time."""
-    child = subprocess.Popen([BIN, *COMMAND, "--repeat", "3", "--timeout", "300ms", "--store", str(store), "--", "sh", "-c",
+    child = subprocess.Popen([BIN, *COMMAND, "--repeat", "3", "--timeout", timeout, "--store", str(store), "--", "sh", "-c",
                               f"trap 'touch {asked}' TERM; trap '' INT; while :; do sleep 0.05; done"],
                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    assert wait_for(asked.exists)  # stopped for its time, but it does not listen
-    os.kill(child.pid, signal.SIGINT)
-    assert child.wait(timeout=240) == 130
-    return records(store)
+    # stopped for its time, but it does not listen; or its shell was late, and it ended each time
+    assert wait_for(lambda: asked.exists() or child.poll() is not None)
+    child.send_signal(signal.SIGINT)
+    status = child.wait(timeout=240)
+    found = records(store)
+    assert status == 130 or found
+    return found
 
 
 def test_interrupt_while_a_case_is_being_stopped(tmp_path):
     """The case has no record. A busy machine may end it by --timeout before Ctrl-C, so the test tries several times."""
     for i in range(8):
-        found = interrupt_while_it_is_stopped(tmp_path / f"{i}.db", tmp_path / f"asked{i}")
+        found = interrupt_while_it_is_stopped(tmp_path / f"{i}.db", tmp_path / f"asked{i}", f"{300 * 2 ** i}ms")
         assert all("--timeout" in r["reason"] for r in found)
         if not found:
             return
