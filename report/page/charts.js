@@ -24,11 +24,20 @@
 
 	const namesOfLines = (c, s) => ({ type: "scroll", top: 0, right: 0, left: 90, data: s.lines.map((one) => one.name), textStyle: { color: c.soft }, inactiveColor: c.off });
 
+	// --ttft and --tpot, in s; NaN = not given, or an axis.
+	function boundOf(series, metric) {
+		const name = { ttft_p99_s: "ttft", tpot_p99_s: "tpot" }[metric];
+		const axis = JM.dims(series).some((dim) => dim.name === name);
+		return name && !axis ? parseFloat(((series.parameters || {}).options || {})[name]) : NaN;
+	}
+
 	// Means of one metric against the setting, with the reference as a dashed level.
 	JM.chartSetting = function (series, metric, verdict, note) {
 		const s = setting(series),
 			col = JM.column(series, metric),
-			part = parts(series);
+			part = parts(series),
+			bound = boundOf(series, metric);
+		if (known(bound)) note += " Dotted: the bound --" + metric.split("_")[0] + ".";
 		if (series.reference !== null)
 			note += " Dashed: the reference." + (metric === "throughput" && JM.limited ? " Dotted: " + JM.limitName + " than it." : "");
 		if (s.lines.length > 1) note += " A line for each value of " + s.of + ".";
@@ -81,6 +90,13 @@
 						},
 					];
 				}),
+				{
+					type: "line",
+					silent: true,
+					symbol: "none",
+					data: known(bound) ? ends.map((x) => [x, bound]) : [],
+					lineStyle: { type: "dotted", color: c.off, width: 1.5 },
+				},
 				offPoints(c, part.off.filter(has).map(item)),
 				referencePoints(c, ref.map(item), {
 					markLine: ref.length

@@ -556,9 +556,11 @@ def test_figures_of_a_matrix_fit_their_cells(tmp_path, width):
 
 @BROWSER
 def test_rates_of_requests_have_charts_of_their_latencies(tmp_path):
-    """Joules per token, p99 of the first token and of those after it, each against the rate of arrivals."""
+    """Joules per token, p99 of the first token and of those after it, each against the rate of arrivals; with a bound a dotted line."""
     rows = one(*(x for x in SERVE if x not in ("--source", "null")), "--source", "estimate", "--device", "ref", "--seconds", "1",
-               "--arrival", "poisson", "--rate", "20,60", "--input-tokens", "3", "--output-tokens", "2:5")
+               "--arrival", "poisson", "--rate", "20,60", "--input-tokens", "3", "--output-tokens", "2:5", "--ttft", "1000s")
     dom = browse(make_page(tmp_path, rows), "--dump-dom", "--window-size=1400,3000")
+    assert "Dotted: the bound --ttft." in dom and "Dotted: the bound --tpot." not in dom
+    assert ">1,000<" in dom or ">1000<" in dom  # the axis reaches the bound, which no first token does
     titles = [html.unescape(t) for t in re.findall(r'role="img" aria-label="([^".]*)', dom)]
     assert {"Energy per token", "TTFT p99", "TPOT p99"} <= set(titles)
