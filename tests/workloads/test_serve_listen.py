@@ -30,7 +30,8 @@ def listening(tmp_path, *options, base=LISTEN):
 
     def end():
         run.send_signal(signal.SIGINT)
-        run.communicate(timeout=240)
+        said = run.communicate(timeout=240)[1]
+        assert record.exists(), said
         return json.loads(record.read_text())
 
     try:
