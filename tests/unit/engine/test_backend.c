@@ -340,7 +340,7 @@ static int most_joined(const struct backend_case *c)
 static bool has_none(const char *name)
 {
 	static const char *const first[] = {
-		"attention", "linear", "rope", "gelu", "silu", "swiglu"};
+		"attention", "linear", "rope", "gelu", "silu", "swiglu", "geglu"};
 
 	for (size_t i = 0; i < sizeof(first) / sizeof(*first); i++)
 		if (!strncmp(name, first[i], strlen(first[i])))
