@@ -186,15 +186,16 @@ static void conv_sum(struct kit *k, const struct types *t, const struct shape *d
 	kit_read(k, dx);
 }
 
-/* The first layer: a large window with a stride over three channels; the flag: adds to gradients of
- * weights. */
+/* The first layer: a large window with a stride, or a small one, over three channels; the flag:
+ * adds to gradients of weights. */
 static void conv_stem(struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
 {
-	const int64_t x_dim[] = {d->b, 3, 19, 22}, w_dim[] = {d->n, 3, 7, 7};
+	const int step = 1 + (int)d->s % 3, size = step == 2 ? 7 : 3;
+	const int64_t x_dim[] = {d->b, 3, 19, 22}, w_dim[] = {d->n, 3, size, size};
 	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 4, x_dim);
 	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.1, 4, w_dim);
-	struct jm_tensor *y =
-		jm_graph_conv(k->graph, x, w, NULL, &(struct jm_window){.stride = 2, .pad = 3});
+	struct jm_tensor *y = jm_graph_conv(
+		k->graph, x, w, NULL, &(struct jm_window){.stride = step, .pad = size / 2});
 	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 4, y->dim);
 	struct jm_tensor *dw = backend_result(k, t->v, accumulate, 4, w_dim);
 	struct jm_tensor *db = d->b > 1 ? backend_result(k, t->v, accumulate, 1, DIMS(d->n)) : NULL;
@@ -245,11 +246,13 @@ static void conv_depthwise(struct kit *k, const struct types *t, const struct sh
 
 /*
  * A convolution with bias and ReLU, then the gradients of a ReLU, of the filter and of the bias.
- * The result of another ReLU opens that one: which elements are 0 depends on roundings.
+ * The result of another ReLU opens that one: which elements are 0 depends on roundings. With three
+ * channels only the filter reads its gradient.
  */
 static void conv_relu(struct kit *k, const struct types *t, const struct shape *d, bool add)
 {
-	const int64_t *x_dim = IMAGE(d), w_dim[] = {d->n, d->c, 3, 3};
+	const int64_t c = d->s % 2 ? d->c : 3, x_dim[] = {d->b, c, 7 + d->s % 5, 5 + d->s % 3},
+		      w_dim[] = {d->n, c, 3, 3};
 	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 4, x_dim);
 	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.2, 4, w_dim);
 	struct jm_tensor *bias = kit_normal(k, t->v, 0, 1, 1, DIMS(d->n));
@@ -259,7 +262,7 @@ static void conv_relu(struct kit *k, const struct types *t, const struct shape *
 	struct jm_tensor *y = jm_graph_relu(k->graph, sums);
 	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 4, y->dim);
 	struct jm_tensor *other = kit_normal(k, t->c, 0, 1, 4, y->dim);
-	struct jm_tensor *e = kit_out(k, t->c, 4, y->dim, NULL);
+	struct jm_tensor *e = jm_graph_tensor(k->graph, JM_CLASS_ACT, t->c, 4, y->dim, "e");
 
 	kit_read(k, y);
 	jm_graph_node(k->graph, JM_OP_RELU_GRAD, OPS(dy, other), &e);
@@ -269,6 +272,8 @@ static void conv_relu(struct kit *k, const struct types *t, const struct shape *
 		add ? JM_ADD_OUT | JM_ADD_WGRAD_DBIAS : 0);
 	bwd->attr = fwd->attr;
 	bwd->fwd = fwd;
+	if (c != 3)
+		kit_read(k, e);
 }
 
 /* The window is the whole image, as where a VGG's images become vectors. */

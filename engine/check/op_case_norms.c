@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batch norms that are added, and one that is pooled, for the comparison of backends with ref. */
+/* Batch norms that are added, a norm and a ReLU that are pooled, and a ReLU before filters of each
+ * channel, for the comparison of backends with ref. */
+#include "engine/graph/layer.h"
 #include "engine/graph/layer_image.h"
 #include "op_case.h"
 
@@ -94,8 +96,75 @@ static void batchnorm_pooled(struct kit *k, const struct types *t, const struct 
 	bwd->fwd = fwd;
 }
 
+/*
+ * The gradient of a ReLU whose result is pooled, and those of the filter and of the bias before it,
+ * which the flag adds to others; without it the ReLU's gradient has another reader, too. What is
+ * pooled has whole numbers, of which some windows have none above 0.
+ */
+static void relu_pooled(struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	const int64_t c = d->s % 2 ? d->n : (d->n + 7) / 8 * 8, rows = 2 * (2 + d->s % 4),
+		      columns = 2 * (1 + d->s % 5);
+	const int64_t x_dim[] = {d->b, d->c, rows, columns}, w_dim[] = {c, d->c, 3, 3};
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 4, x_dim);
+	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.2, 4, w_dim);
+	struct jm_tensor *sums =
+		jm_graph_conv(k->graph, x, w, NULL, &(struct jm_window){.stride = 1, .pad = 1});
+	struct jm_node *conv = jm_graph_cell(k->graph, sums)->producer, *bwd;
+	struct jm_tensor *y =
+		jm_graph_relu(k->graph, kit_whole(k, t->c, -6, 3, 4, DIMS(d->b, c, rows, columns)));
+	struct jm_tensor *pooled =
+		jm_graph_maxpool(k->graph, y, 2, &(struct jm_window){.stride = 2});
+	struct jm_tensor *dp = kit_normal(k, t->c, 0, 1, 4, pooled->dim);
+	struct jm_tensor *dy = jm_graph_tensor(k->graph, JM_CLASS_ACT, t->c, 4, y->dim, "dy");
+	struct jm_tensor *e = jm_graph_tensor(k->graph, JM_CLASS_ACT, t->c, 4, y->dim, "e");
+
+	kit_read(k, sums);
+	kit_read(k, pooled);
+	bwd = jm_graph_node(k->graph, JM_OP_MAXPOOL_GRAD, OPS(dp, y), &dy);
+	if (!bwd)
+		return; /* the graph holds the error */
+	bwd->fwd = jm_graph_cell(k->graph, pooled)->producer;
+	bwd->attr = bwd->fwd->attr;
+	jm_graph_node(k->graph, JM_OP_RELU_GRAD, OPS(dy, y), &e);
+	bwd = backend_node(k, JM_OP_CONV_WGRAD, OPS(e, x),
+		OPS(backend_gradient(k, t->a, add, 4, w_dim), backend_result(k, t->v, add, 1, &c)),
+		add ? JM_ADD_OUT | JM_ADD_WGRAD_DBIAS : 0);
+	bwd->attr = conv->attr;
+	bwd->fwd = conv;
+	if (!add)
+		kit_read(k, e);
+}
+
+/* The gradient of an image through filters of each channel and a ReLU before them, to which another
+ * is added with the flag. */
+static void depthwise_relu(struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	const int64_t dim[] = {d->b, d->c, 5 + d->s % 9, 1 + d->s}, w_dim[] = {d->c, 1, 3, 3};
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 4, dim);
+	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.3, 4, w_dim);
+	struct jm_tensor *y = jm_graph_conv(
+		k->graph, x, w, NULL, &(struct jm_window){.pad = 1, .groups = (int)d->c});
+	struct jm_node *fwd = jm_graph_cell(k->graph, y)->producer, *bwd;
+	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 4, dim);
+	struct jm_tensor *open = kit_normal(k, t->c, 0, 1, 4, dim);
+	struct jm_tensor *between =
+		jm_graph_tensor(k->graph, JM_CLASS_ACT, t->c, 4, dim, "between");
+	struct jm_tensor *dx = backend_result(k, t->c, add, 4, dim);
+
+	kit_read(k, y);
+	bwd = jm_graph_node(k->graph, JM_OP_CONV_DGRAD, OPS(dy, w), &between);
+	if (!bwd)
+		return; /* the graph holds the error */
+	bwd->attr = fwd->attr;
+	bwd->fwd = fwd;
+	backend_node(k, JM_OP_RELU_GRAD, OPS(between, open), &dx, add);
+}
+
 const struct backend_case backend_norms_cases[] = {
 	{"batchnorm, pair", batchnorm_pair},
 	{"batchnorm, pooled", batchnorm_pooled},
+	{"relu, pooled", relu_pooled},
+	{"relu, depthwise", depthwise_relu},
 	{0},
 };

@@ -35,6 +35,8 @@ static const struct cover {
 	{4, {JM_OP_CONV, JM_OP_BN_STATS, JM_OP_BN_FINALIZE, JM_OP_BN_APPLY}, 0},
 	{3, {JM_OP_BN_STATS, JM_OP_BN_FINALIZE, JM_OP_BN_APPLY}, 0},
 	{3, {JM_OP_CONV, JM_OP_BN_STATS, JM_OP_BN_FINALIZE}, 0},
+	/* the gradient of the pooled image; that of the convolution's result, as below */
+	{3, {JM_OP_MAXPOOL_GRAD, JM_OP_RELU_GRAD, JM_OP_CONV_WGRAD}, 0},
 	/* the bias of the layer has the sum of the first node's rows as its gradient */
 	{2, {JM_OP_LAYERNORM_GRAD, JM_OP_LINEAR_WGRAD}, FIRST_ENDS},
 	{2, {JM_OP_GEGLU_GRAD, JM_OP_LINEAR_WGRAD}, FIRST_ENDS},
@@ -51,6 +53,8 @@ static const struct cover {
 	{2, {JM_OP_LINEAR_DGRAD, JM_OP_GELU_ERF_GRAD}, 0},
 	/* the gradient between them, or it is_last */
 	{2, {JM_OP_CONV_DGRAD, JM_OP_BN_GRAD}, 0},
+	/* the gradient between them */
+	{2, {JM_OP_CONV_DGRAD, JM_OP_RELU_GRAD}, 0},
 	/* the convolution's output */
 	{2, {JM_OP_CONV, JM_OP_RELU}, 0},
 	/* the larger image */

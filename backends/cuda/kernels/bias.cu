@@ -62,6 +62,17 @@ static void bias_parts(
 			<<<shape.grid, shape.block, 0, stream>>>(dy, y, dx, parts, p->rows, p->c);
 }
 
+float *cuda_bias_parts(const struct cuda_bias_grad *p)
+{
+	return sums_of(p->scratch, p->c).parts;
+}
+
+void cuda_bias_finish(const struct cuda_bias_grad *p, int parts, cudaStream_t stream)
+{
+	bias_finish<<<blocks_for(p->c, WARP), dim3(WARP, WARP), 0, stream>>>(
+		p->dbias, cuda_bias_parts(p), parts, p->c, p->accumulate);
+}
+
 void cuda_bias_grad(const struct cuda_bias_grad *p, cudaStream_t stream)
 {
 	with_type(p->dy, [&](auto t) {
@@ -69,14 +80,13 @@ void cuda_bias_grad(const struct cuda_bias_grad *p, cudaStream_t stream)
 		bool packs = p->c % PACK == 0;
 		struct columns shape =
 			columns_of(p->rows, p->c, packs ? PACK : 1, COLUMN_RESIDENT(T));
-		float *parts = sums_of(p->scratch, p->c).parts;
+		float *parts = cuda_bias_parts(p);
 
 		if (packs)
 			bias_parts<PACK, T>(p, parts, shape, stream);
 		else
 			bias_parts<1, T>(p, parts, shape, stream);
-		bias_finish<<<blocks_for(p->c, WARP), dim3(WARP, WARP), 0, stream>>>(
-			p->dbias, parts, (int)shape.grid.y, p->c, p->accumulate);
+		cuda_bias_finish(p, (int)shape.grid.y, stream);
 	});
 }
 

@@ -55,23 +55,54 @@ __device__ __forceinline__ struct tile tile_of(
 		run * c.rows, min((run + 1) * c.rows, p.in[0])};
 }
 
-/* Starts to copy a row of the tile with one column more on each side; 0 outside of the image. */
+/* What a thread copies of each row: every `step`-th pixel of the tile with one column more on each
+ * side, as far as the bit of `inside` is set; zeros where it is not. */
+template <typename T> struct copies {
+	static constexpr int pack = 16 / sizeof(T), packs = CHUNK / pack;
+	const T *from; /* of row 0 */
+	int first, width, step;
+	unsigned inside;
+};
+
 template <typename T>
-__device__ __forceinline__ void copy_row(const struct cuda_depthwise &p, const T *x,
-	const struct tile &t, int row, struct line<T> &to)
+__device__ __forceinline__ struct copies<T> copies_of(
+	const struct cuda_depthwise &p, const T *x, const struct tile &t)
 {
-	constexpr int pack = 16 / sizeof(T), packs = CHUNK / pack;
-	const int lane = threadIdx.x % packs, channel = t.channel + lane * pack,
-		  width = t.strips * COLUMNS + 2;
-	const bool inside = row >= 0 && row < p.in[0] && channel < p.channels;
-	const T *from = x + ((int64_t)t.image * p.in[0] + row) * p.in[1] * p.channels + channel;
+	using C = struct copies<T>;
+	const int channel = t.channel + threadIdx.x % C::packs * C::pack;
+	struct copies<T> c = {.from = x,
+		.first = (int)(threadIdx.x / C::packs),
+		.width = t.strips * COLUMNS + 2,
+		.step = (int)(blockDim.x / C::packs),
+		.inside = 0};
 
-	for (int i = threadIdx.x / packs; i < width; i += blockDim.x / packs) {
+	for (int i = c.first, k = 0; i < c.width; i += c.step, k++) {
 		const int column = t.column - 1 + i;
-		const bool is = inside && column >= 0 && column < p.in[1];
+		const bool is = channel < p.channels && column >= 0 && column < p.in[1];
 
-		copy_async<16>(shared_at(&to.v[i][lane * pack]),
-			is ? from + (int64_t)column * p.channels : x, is);
+		c.inside |= is ? 1u << k : 0;
+	}
+	c.from += ((int64_t)t.image * p.in[0] * p.in[1] + t.column - 1 + c.first) * p.channels +
+		  channel;
+	return c;
+}
+
+/* Starts to copy a row. */
+template <typename T>
+__device__ __forceinline__ void copy_row(
+	const struct cuda_depthwise &p, const struct copies<T> &c, int row, struct line<T> &to)
+{
+	using C = struct copies<T>;
+	const bool is = row >= 0 && row < p.in[0];
+	const T *from = c.from + (int64_t)row * p.in[1] * p.channels;
+	unsigned at = shared_at(&to.v[c.first][threadIdx.x % C::packs * C::pack]);
+	unsigned inside = is ? c.inside : 0;
+
+	for (int i = c.first; i < c.width; i += c.step) {
+		copy_async<16>(at, inside & 1 ? from : as<const T>(p.x), inside & 1);
+		from += c.step * p.channels;
+		at += c.step * CHUNK * (unsigned)sizeof(T);
+		inside >>= 1;
 	}
 }
 
@@ -179,15 +210,24 @@ __device__ __forceinline__ void add_row(
 	}
 }
 
-/* Writes the first of the three rows; y: the thread's first column of that row. */
+/* Writes the first of the three rows; y: the thread's first column of that row; open: its place in
+ * p.open. */
 template <typename T>
 __device__ __forceinline__ void store_row(
-	const struct cuda_depthwise &p, T *y, int columns, struct three &sum)
+	const struct cuda_depthwise &p, T *y, const T *open, int columns, struct three &sum)
 {
 #pragma unroll
 	for (int i = 0; i < COLUMNS; i++) {
 		if (i >= columns)
 			break;
+		if (p.open.data) {
+			float above[CHANNELS];
+
+			take(open + i * p.channels, above);
+#pragma unroll
+			for (int k = 0; k < CHANNELS; k++)
+				sum.v[0][i][k] = above[k] > 0 ? sum.v[0][i][k] : 0;
+		}
 		if (p.accumulate) {
 			float old[CHANNELS];
 
@@ -202,18 +242,18 @@ __device__ __forceinline__ void store_row(
 
 template <typename T>
 __global__ void __launch_bounds__(THREADS, RESIDENT)
-	depthwise_kernel(struct cuda_depthwise p, struct cuts c)
+	depthwise_kernel(struct cuda_depthwise p, struct cuts cut)
 {
 	constexpr int depth = depth_of<T>();
 	__shared__ struct line<T> ring[depth];
 	const struct tile t =
-		tile_of(p, c, (int)(blockIdx.x % c.chunks), (int)(blockIdx.x / c.chunks));
+		tile_of(p, cut, (int)(blockIdx.x % cut.chunks), (int)(blockIdx.x / cut.chunks));
 	const int lane = threadIdx.x % LANES, left = threadIdx.x / LANES * COLUMNS,
 		  channel = t.channel + lane * CHANNELS, columns = p.in[1] - t.column - left;
-	const int64_t below = (int64_t)p.in[1] * p.channels;
-	const T *x = as<const T>(p.x);
-	T *y = as<T>(p.y) + ((int64_t)t.image * p.in[0] + t.first) * below +
-	       (int64_t)(t.column + left) * p.channels + channel;
+	const int below = p.in[1] * p.channels;
+	const struct copies<T> c = copies_of(p, as<const T>(p.x), t);
+	int64_t at = ((int64_t)t.image * p.in[0] + t.first) * below +
+		     (t.column + left) * p.channels + channel;
 	const bool writes = channel < p.channels;
 	float filter[CHANNELS * TAPS] = {};
 	struct three sum = {};
@@ -221,21 +261,22 @@ __global__ void __launch_bounds__(THREADS, RESIDENT)
 
 	for (int i = 0; i < depth - 1; i++) {
 		if (t.first - 1 + i <= t.end)
-			copy_row(p, x, t, t.first - 1 + i, ring[i]);
+			copy_row(p, c, t.first - 1 + i, ring[i]);
 		copies_commit();
 	}
 	if (writes)
 		load_filter<T>(p, channel, filter);
+#pragma unroll 3
 	for (int row = t.first - 1; row <= t.end; row++) {
 		copies_wait<depth - 2>();
 		__syncthreads(); /* the row is here, and all threads have read the one before it */
 		if (row + depth - 1 <= t.end)
-			copy_row(p, x, t, row + depth - 1, ring[ahead]);
+			copy_row(p, c, row + depth - 1, ring[ahead]);
 		copies_commit();
 		add_row(&ring[slot].v[left], lane, filter, sum);
 		if (row > t.first && writes) {
-			store_row(p, y, columns, sum);
-			y += below;
+			store_row(p, as<T>(p.y) + at, as<const T>(p.open) + at, columns, sum);
+			at += below;
 		}
 		move_up(sum);
 		slot = slot == depth - 1 ? 0 : slot + 1;
@@ -327,11 +368,14 @@ template <typename T> struct rings {
  * to another one. */
 template <typename T>
 __device__ __forceinline__ void copy_rows(const struct cuda_depthwise &p, const struct tile &t,
-	int row, struct rings<T> &r, int slot)
+	const struct copies<T> &x, const T *y, int row, struct rings<T> &r, int slot)
 {
 	if (row <= t.end) {
-		copy_row(p, as<const T>(p.x), t, row, r.x[slot]);
-		copy_row(p, as<const T>(p.y), t, row + 1 < t.end ? row + 1 : -1, r.y[slot]);
+		struct copies<T> dy = x;
+
+		dy.from = y;
+		copy_row(p, x, row, r.x[slot]);
+		copy_row(p, dy, row + 1 < t.end ? row + 1 : -1, r.y[slot]);
 	}
 	copies_commit();
 }
@@ -343,16 +387,19 @@ __device__ __forceinline__ void add_tile(const struct cuda_depthwise &p, const s
 {
 	constexpr int depth = depth_of<T>();
 	const int left = threadIdx.x / LANES * COLUMNS, lane = threadIdx.x % LANES;
+	const struct copies<T> x = copies_of(p, as<const T>(p.x), t);
+	const T *y = as<const T>(p.y) + (x.from - as<const T>(p.x));
 	struct three dy = {};
 	int slot = 0, ahead = depth - 1;
 
 	__syncthreads(); /* all threads have read the tile before */
 	for (int i = 0; i < depth - 1; i++)
-		copy_rows(p, t, t.first - 1 + i, r, i);
+		copy_rows(p, t, x, y, t.first - 1 + i, r, i);
+#pragma unroll 3
 	for (int row = t.first - 1; row <= t.end; row++) {
 		copies_wait<depth - 2>();
 		__syncthreads();
-		copy_rows(p, t, row + depth - 1, r, ahead);
+		copy_rows(p, t, x, y, row + depth - 1, r, ahead);
 		move_up(dy);
 #pragma unroll
 		for (int i = 0; i < COLUMNS; i++)

@@ -20,6 +20,7 @@ struct cuda_depthwise {
 	int in[2];
 	bool turned, accumulate;
 	struct cuda_vec x, w, y;
+	struct cuda_vec open; /* y is 0, before it is added, where this is not above 0; not of dw */
 	float *dw;
 	float *partial; /* of dw: cuda_depthwise_scratch bytes */
 };

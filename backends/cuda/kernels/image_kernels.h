@@ -96,9 +96,9 @@ struct cuda_pool {
 	bool sums;	      /* in place of the mean of a window its sum */
 	struct cuda_vec x, y; /* for the gradient of max pooling, y is dy */
 	struct cuda_vec dx;
-	unsigned char *
-		/* position of the maximum in its window, [batch,out,c]; NULL = search x again */
-		place;
+	/* position of the maximum in its window, below 128, and a bit that says whether it is above
+	 * 0, [batch,out,c]; NULL = search x again */
+	unsigned char *place;
 };
 void cuda_maxpool(const struct cuda_pool *p, cudaStream_t stream);
 void cuda_maxpool_grad(const struct cuda_pool *p, cudaStream_t stream);
@@ -108,6 +108,8 @@ bool cuda_maxpool_is_four(const struct cuda_pool *p);
  * dy it is. q is_four and has places; p has beta. */
 void cuda_bn_grad_pooled(
 	const struct cuda_bn_grad *p, const struct cuda_pool *q, cudaStream_t stream);
+/* Windows of 2 x 2 that cover the image once, c a multiple of 8. */
+bool cuda_maxpool_covers(const struct cuda_pool *p);
 void cuda_avgpool(const struct cuda_pool *p, cudaStream_t stream);
 void cuda_avgpool_grad(const struct cuda_pool *p, cudaStream_t stream);
 /* image[batch,pixels,c] and vector[batch,c]: the mean over pixels, or its gradient; of fewer than
@@ -137,6 +139,14 @@ struct cuda_bias_grad {
 	void *scratch; /* cuda_bn_scratch bytes */
 };
 void cuda_bias_grad(const struct cuda_bias_grad *p, cudaStream_t stream);
+/* For kernels that sum rows themselves: where their parts of the sums go, and the sums of these. */
+float *cuda_bias_parts(const struct cuda_bias_grad *p);
+void cuda_bias_finish(const struct cuda_bias_grad *p, int parts, cudaStream_t stream);
+/* pool.cu: cuda_maxpool_grad, then the gradient of the ReLU whose result was pooled, which is p's
+ * dx, and dbias. p covers its image and has places; of bias only dbias, accumulate and scratch
+ * count. */
+void cuda_maxpool_relu_grad(
+	const struct cuda_pool *p, const struct cuda_bias_grad *bias, cudaStream_t stream);
 
 /* ---- space_to_depth.cu: images of few channels --------------------------------------------- */
 
@@ -186,11 +196,12 @@ void cuda_grow_filter(const struct cuda_grown *p, cudaStream_t stream); /* wide 
 /* dw from the gradient of wide. */
 void cuda_grown_grad(const struct cuda_grown *p, cudaStream_t stream);
 
-/* ---- stem.cu, stem_grad.cu: the first layer of a ResNet -------------------------------------- */
+/* ---- stem.cu, stem_grad.cu, small_stem.cu: first layers -------------------------------------- */
 
 #define CUDA_STEM_CHANNELS 3
 #define CUDA_STEM_SIZE	   7
 #define CUDA_STEM_STEP	   2
+#define CUDA_STEM_SMALL	   3
 
 /*
  * A convolution with stride 2 of x[batch,3,in] and w[filters,3,7,7], which writes
@@ -199,7 +210,7 @@ void cuda_grown_grad(const struct cuda_grown *p, cudaStream_t stream);
  * last; filters is a multiple of 8.
  */
 struct cuda_stem {
-	int batch, filters, processors;
+	int batch, filters, processors, step;
 	int in[2], out[2], pad[2];
 	int64_t stride[4],
 		w_stride[4];	  /* of x; of w or dw: image or filter, channel, row, column */
@@ -207,11 +218,21 @@ struct cuda_stem {
 	float *dw;
 	bool accumulate; /* used by the gradient only */
 	float *partial;	 /* of the gradient: cuda_stem_scratch bytes */
+	/* of a small stem alone: */
+	const float *bias; /* is added, if there is one; relu: then y = max(0, y) */
+	bool relu;
+	struct cuda_vec open; /* dy counts where this is above 0, if there is one */
+	float *dbias;	      /* the sum of such dy; needed for open */
+	bool accumulate_bias;
 };
 size_t cuda_stem_scratch(const struct cuda_stem *p);
 /* Both fail where a block cannot have as much shared memory as the kernel needs. */
 cudaError_t cuda_stem(const struct cuda_stem *p, cudaStream_t stream);
 cudaError_t cuda_stem_grad(const struct cuda_stem *p, cudaStream_t stream);
+/* The same with w[filters,3,3,3] and any stride, in 16 bits; of fewer than 2^32 - 2^20 pixels. */
+size_t cuda_small_stem_scratch(const struct cuda_stem *p);
+void cuda_small_stem(const struct cuda_stem *p, cudaStream_t stream);
+void cuda_small_stem_grad(const struct cuda_stem *p, cudaStream_t stream);
 
 /* ---- filter_grad.cu: filters of 3 x 3 in tf32 ------------------------------------------------ */
 

@@ -57,19 +57,17 @@ __device__ __forceinline__ void largest(const struct cuda_pool &p, const T *x, i
 		}
 }
 
-/* Stores the positions within the windows, counted row by row; N bytes at a time. */
+/* Stores positions within windows, counted row by row; N bytes at a time. */
 template <int N>
 __device__ __forceinline__ void keep_place(
-	const struct cuda_pool &p, place at, const int (&where)[N])
+	const struct cuda_pool &p, place at, const int (&where)[N], const float (&best)[N])
 {
 	unsigned char *to = p.place + offset(p.out, p.c, at.b, at.y, at.x, at.c);
-	int top = at.y * p.stride[0] - p.pad[0], left = at.x * p.stride[1] - p.pad[1];
 	__align__(8) unsigned char v[N];
 
 #pragma unroll
 	for (int k = 0; k < N; k++)
-		v[k] = (unsigned char)((where[k] / p.in[1] - top) * p.kernel[1] +
-				       where[k] % p.in[1] - left);
+		v[k] = (unsigned char)(where[k] | (best[k] > 0 ? 0 : PLACE_CLOSED));
 	if constexpr (N == 8)
 		*reinterpret_cast<uint2 *>(to) = *reinterpret_cast<uint2 *>(v);
 	else
@@ -87,8 +85,15 @@ template <int N, typename T> __global__ void maxpool_kernel(struct cuda_pool p, 
 	place at = place_of<N>(i, p.out, p.c);
 	largest(p, (const T *)p.x.data, at.b, at.c, window_of(p, 0, at.y), window_of(p, 1, at.x),
 		best, where);
-	if (p.place)
-		keep_place(p, at, where);
+	if (p.place) {
+		int top = at.y * p.stride[0] - p.pad[0], left = at.x * p.stride[1] - p.pad[1];
+
+#pragma unroll
+		for (int k = 0; k < N; k++)
+			where[k] = (where[k] / p.in[1] - top) * p.kernel[1] + where[k] % p.in[1] -
+				   left;
+		keep_place(p, at, where, best);
+	}
 	store_sum((T *)p.y.data + offset(p.out, p.c, at.b, at.y, at.x, at.c), best, p.accumulate);
 }
 
@@ -137,11 +142,10 @@ template <int N, typename T> __global__ void maxpool_kept_kernel(struct cuda_poo
 			__align__(8) unsigned char v[N];
 			float dy[N];
 
-			if constexpr (N == 8)
-				*reinterpret_cast<uint2 *>(v) =
-					*reinterpret_cast<const uint2 *>(p.place + from);
+			if constexpr (N == PACK)
+				load_places(p.place + from, v);
 			else
-				v[0] = p.place[from];
+				v[0] = p.place[from] & ~PLACE_CLOSED;
 			load((const T *)p.y.data + from, dy);
 #pragma unroll
 			for (int k = 0; k < N; k++)
@@ -222,6 +226,72 @@ static void maxpool_four(const struct cuda_pool *p, cudaStream_t stream)
 					images_of(p, first, images), images * each);
 		});
 	});
+}
+
+/* ---- maxima of a ReLU ------------------------------------------------------------------------ */
+
+/*
+ * Windows of 2 x 2 that cover the image once. A thread has a pack of channels of windows; it writes
+ * the gradient before the ReLU and adds up parts of its sums, those of the bias.
+ */
+template <typename T>
+__global__ void __launch_bounds__(COLUMN_THREADS)
+	maxpool_relu_kernel(struct cuda_pool p, float *parts)
+{
+	__shared__ float share[COLUMN_THREADS * PACK];
+	const int64_t windows = (int64_t)p.batch * p.out[0] * p.out[1], c = column_of(PACK);
+	float sum[PACK] = {}, none[PACK] = {};
+
+	if (c < p.c)
+		for (int64_t w = first_row(); w < windows; w += row_step()) {
+			const unsigned row = (unsigned)w / (unsigned)p.out[1],
+				       column = (unsigned)w % (unsigned)p.out[1];
+			T *to = as<T>(p.dx) +
+				((int64_t)2 * row * p.in[1] + 2 * column) * p.c + c;
+			__align__(8) unsigned char at[PACK];
+			float dy[PACK];
+
+			*reinterpret_cast<uint2 *>(at) =
+				*reinterpret_cast<const uint2 *>(p.place + w * p.c + c);
+			load(as<const T>(p.y) + w * p.c + c, dy);
+#pragma unroll
+			for (int k = 0; k < PACK; k++)
+				sum[k] += at[k] & PLACE_CLOSED ? 0 : dy[k];
+#pragma unroll
+			for (int i = 0; i < 4; i++) {
+				float dx[PACK];
+
+#pragma unroll
+				for (int k = 0; k < PACK; k++)
+					dx[k] = at[k] == i ? dy[k] : 0;
+				store(to + ((int64_t)(i / 2) * p.in[1] + i % 2) * p.c, dx);
+			}
+		}
+	leave_parts(sum, none, parts, p.c, share);
+}
+
+bool cuda_maxpool_covers(const struct cuda_pool *p)
+{
+	bool covers = p->c % PACK == 0 &&
+		      (int64_t)p->batch * p->out[0] * p->out[1] <= UINT32_MAX;
+
+	for (int i = 0; i < 2; i++)
+		covers = covers && p->kernel[i] == 2 && p->stride[i] == 2 && !p->pad[i] &&
+			 p->in[i] == 2 * p->out[i];
+	return covers;
+}
+
+void cuda_maxpool_relu_grad(
+	const struct cuda_pool *p, const struct cuda_bias_grad *bias, cudaStream_t stream)
+{
+	const int64_t windows = (int64_t)p->batch * p->out[0] * p->out[1];
+	const struct columns shape = columns_of(windows, p->c, PACK, COLUMN_RESIDENT(bf16));
+
+	with_type(p->y, [&](auto t) {
+		maxpool_relu_kernel<decltype(t)><<<shape.grid, shape.block, 0, stream>>>(
+			*p, cuda_bias_parts(bias));
+	});
+	cuda_bias_finish(bias, (int)shape.grid.y, stream);
 }
 
 /* ---- mean ------------------------------------------------------------------------------------ */

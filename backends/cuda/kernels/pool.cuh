@@ -31,6 +31,20 @@ __device__ __forceinline__ int64_t offset(const int *size, int channels, int b, 
 	return (((int64_t)b * size[0] + y) * size[1] + x) * channels + c;
 }
 
+/* A saved position has this bit if the maximum is not above 0. */
+#define PLACE_CLOSED 0x80
+
+/* The positions of a pack of channels, without that bit. */
+__device__ __forceinline__ void load_places(
+	const unsigned char *from, unsigned char (&ret)[PACK])
+{
+	uint2 v = *reinterpret_cast<const uint2 *>(from);
+
+	v.x &= ~(PLACE_CLOSED * 0x01010101u);
+	v.y &= ~(PLACE_CLOSED * 0x01010101u);
+	*reinterpret_cast<uint2 *>(ret) = v;
+}
+
 /*
  * The gradient of max pooling with windows of 3 x 3 and stride 2 by the saved positions, for four
  * pixels, which lie in four windows: each window is read once. With pad 1 the pixels are (2y, 2x)
@@ -55,7 +69,7 @@ __device__ __forceinline__ void four_gradients(
 			at.x + right >= p.out[1])
 			continue;
 		int64_t from = offset(p.out, p.c, at.b, at.y + down, at.x + right, at.c);
-		*reinterpret_cast<uint2 *>(v) = *reinterpret_cast<const uint2 *>(p.place + from);
+		load_places(p.place + from, v);
 		load((const T *)p.y.data + from, dy);
 #pragma unroll
 		for (int i = down; i < 2; i++)

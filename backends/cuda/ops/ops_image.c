@@ -346,7 +346,7 @@ static int run_grad_pair(struct cuda_dev *dev, const struct cuda_exec *exec, str
 /* ---- pooling --------------------------------------------------------------------------------- */
 
 /* upsample is the gradient of windows that do not overlap, of which sums are taken. */
-static struct cuda_pool pool_of(
+struct cuda_pool cuda_pool_of(
 	const struct jm_node *n, const struct jm_tensor *x, const struct jm_tensor *y)
 {
 	struct cuda_pool p = {
@@ -373,7 +373,7 @@ static struct cuda_pool pool_of(
 static int takes_pooled(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
 	const struct jm_node *pool = group->node[0], *norm = group->node[1];
-	struct cuda_pool p = pool_of(pool, pool->in[1], pool->in[0]);
+	struct cuda_pool p = cuda_pool_of(pool, pool->in[1], pool->in[0]);
 	bool fits = pool->out[0] == norm->in[0] && pool->out[0]->is_virtual && pool->fwd &&
 		    !jm_node_adds(pool, 0) && norm->in[6] && !norm->in[2] && !norm->out[3] &&
 		    cuda_maxpool_is_four(&p);
@@ -386,7 +386,7 @@ static int takes_pooled(struct cuda_dev *dev, const struct jm_group *group, stru
 static int run_pooled(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *pool = &exec->node[0];
-	struct cuda_pool q = pool_of(pool, pool->in[1], pool->in[0]);
+	struct cuda_pool q = cuda_pool_of(pool, pool->in[1], pool->in[0]);
 	struct cuda_bn_grad p = cuda_bn_grad_of(&exec->node[1], exec);
 
 	(void)err;
@@ -395,13 +395,13 @@ static int run_pooled(struct cuda_dev *dev, const struct cuda_exec *exec, struct
 	return 0;
 }
 
-/* The forward pass saves the position of the maximum in each window, which must fit into a byte. */
+/* The forward pass saves the position of the maximum in each window, which must fit into 7 bits. */
 static int choices_maxpool(struct cuda_dev *dev, const struct jm_group *group,
 	struct jm_choice *choice, struct jm_err *err)
 {
 	const struct jm_node *n = group->node[0];
 
-	if (n->attr.pool.kernel[0] * n->attr.pool.kernel[1] <= UCHAR_MAX)
+	if (n->attr.pool.kernel[0] * n->attr.pool.kernel[1] <= SCHAR_MAX)
 		choice->saved = (size_t)jm_tensor_count(n->out[0]);
 	return choices_image(dev, group, choice, err);
 }
@@ -434,7 +434,7 @@ static void mean_around(const struct cuda_dev *dev, const struct cuda_pool *p, s
 static int run_pool(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = NODE(exec);
-	struct cuda_pool p = pool_of(n, n->in[0], n->out[0]);
+	struct cuda_pool p = cuda_pool_of(n, n->in[0], n->out[0]);
 
 	(void)err;
 	p.place = exec->saved;
@@ -451,7 +451,7 @@ static int run_pool_grad(struct cuda_dev *dev, const struct cuda_exec *exec, str
 {
 	const struct jm_node *n = NODE(exec);
 	bool largest = n->op == JM_OP_MAXPOOL_GRAD;
-	struct cuda_pool p = pool_of(n, largest ? n->in[1] : n->out[0], n->in[0]);
+	struct cuda_pool p = cuda_pool_of(n, largest ? n->in[1] : n->out[0], n->in[0]);
 
 	(void)err;
 	p.dx = cuda_vec(n->out[0]);

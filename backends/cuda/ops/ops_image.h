@@ -11,6 +11,9 @@ static inline int64_t cuda_pixels_of(const struct jm_tensor *t)
 	return t->dim[0] * t->dim[2] * t->dim[3];
 }
 
+/* Pooling of x to y, or its gradient. */
+struct cuda_pool cuda_pool_of(
+	const struct jm_node *n, const struct jm_tensor *x, const struct jm_tensor *y);
 /* All images of the nodes from this one on have their channels last. */
 void cuda_image_layouts(const struct jm_group *group, int from, struct jm_choice *choice);
 /* bn-stats and bn-finalize of one image. own: [2,c], mean and variance where the tensors have no

@@ -35,6 +35,8 @@ static int select_wanted(
 	return 1;
 }
 
+static const struct jm_training half = {.batch = 2, .precision = JM_F16};
+
 /* How many groups are as wanted; ret_inside: of how many of them that result stays inside. */
 static int count_of(const char *const *words, const struct jm_training *t,
 	const struct cover *cover, int *ret_inside)
@@ -66,8 +68,7 @@ static int count(const struct cover *cover, int *ret_inside)
 {
 	static const char *const words[] = {"resnet50", "image=32", "classes=10", NULL};
 
-	return count_of(
-		words, &(struct jm_training){.batch = 2, .precision = JM_F16}, cover, ret_inside);
+	return count_of(words, &half, cover, ret_inside);
 }
 
 static void every_convolution_meets_the_sums_of_its_norm(void **unused)
@@ -117,6 +118,34 @@ static void the_first_norm_meets_its_pooling_in_the_gradient(void **unused)
 	(void)unused;
 	assert_int_equal(count(&cover, &inside), 1);
 	assert_int_equal(inside, 1);
+}
+
+/* A VGG pools five times. Without that group all 14 convolutions, of which one is of whole images,
+ * have the second one. */
+static void relus_of_convolutions_meet_their_pooling_in_the_gradient(void **unused)
+{
+	static const char *const words[] = {"vgg16", "hidden=2", "ffn=8", "classes=10", NULL};
+	const struct cover pooled = {3, {JM_OP_MAXPOOL_GRAD, JM_OP_RELU_GRAD, JM_OP_CONV_WGRAD}, 0};
+	const struct cover alone = {2, {JM_OP_RELU_GRAD, JM_OP_CONV_WGRAD}, 0};
+	int inside;
+
+	(void)unused;
+	assert_int_equal(count_of(words, &half, &pooled, &inside), 5);
+	assert_int_equal(inside, 5);
+	assert_int_equal(count_of(words, &half, &alone, &inside), 14);
+	assert_int_equal(inside, 1); /* that of the image needs no gradient */
+}
+
+/* Those at the beginnings of an Xception's blocks but the first. */
+static void relus_before_filters_of_each_channel_meet_in_the_gradient(void **unused)
+{
+	static const char *const words[] = {"xception", "hidden=4", "image=32", "classes=10", NULL};
+	const struct cover cover = {2, {JM_OP_CONV_DGRAD, JM_OP_RELU_GRAD}, 0};
+	int inside;
+
+	(void)unused;
+	assert_int_equal(count_of(words, &half, &cover, &inside), 11);
+	assert_int_equal(inside, 11);
 }
 
 /* Where something was added between norm and ReLU, the gradient reads the result; otherwise it
@@ -186,6 +215,8 @@ int main(void)
 		cmocka_unit_test(norms_that_are_added_meet),
 		cmocka_unit_test(a_pair_of_norms_is_not_split),
 		cmocka_unit_test(the_first_norm_meets_its_pooling_in_the_gradient),
+		cmocka_unit_test(relus_of_convolutions_meet_their_pooling_in_the_gradient),
+		cmocka_unit_test(relus_before_filters_of_each_channel_meet_in_the_gradient),
 		cmocka_unit_test(gradients_of_norms_read_what_they_need),
 		cmocka_unit_test(images_that_grow_are_not_stored),
 	};

@@ -17,6 +17,22 @@ bool cuda_conv_is_depthwise(const struct jm_node *n)
 	return fits;
 }
 
+int cuda_takes_depthwise_relu(
+	struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *n = group->node[0], *relu = group->node[1];
+	enum jm_dtype type = relu->out[0]->type;
+	bool fits = cuda_conv_is_depthwise(n) && !jm_node_adds(n, 0) && relu->in[0] == n->out[0] &&
+		    n->out[0]->is_virtual && n->in[0]->type == type && n->in[1]->type == type &&
+		    n->out[0]->type == type && relu->in[1]->type == type;
+
+	(void)dev;
+	return fits ? 0
+		    : jm_err_set(err, JM_ENOSUP,
+			      "Only gradients of filters for each channel are fused with those of "
+			      "a ReLU.");
+}
+
 static struct cuda_depthwise depthwise_of(
 	const struct cuda_dev *dev, const struct jm_node *n, void *scratch)
 {
@@ -45,11 +61,18 @@ size_t cuda_conv_depthwise_scratch(const struct cuda_dev *dev, const struct jm_n
 	return n->op == JM_OP_CONV_WGRAD ? cuda_depthwise_scratch(&p) : 0;
 }
 
-cudaError_t cuda_conv_depthwise_run(
-	const struct cuda_dev *dev, const struct jm_node *n, void *scratch)
+cudaError_t cuda_conv_depthwise_run(const struct cuda_dev *dev, const struct cuda_exec *exec)
 {
-	struct cuda_depthwise p = depthwise_of(dev, n, scratch);
+	const struct jm_node *n = &exec->node[0];
+	struct cuda_depthwise p = depthwise_of(dev, n, exec->scratch);
 
+	if (exec->n_nodes > 1) {
+		const struct jm_node *relu = &exec->node[1];
+
+		p.y = cuda_vec(relu->out[0]);
+		p.open = cuda_vec(relu->in[1]);
+		p.accumulate = jm_node_adds(relu, 0);
+	}
 	n->op == JM_OP_CONV_WGRAD ? cuda_depthwise_grad(&p, dev->stream)
 				  : cuda_depthwise(&p, dev->stream);
 	return cudaGetLastError();

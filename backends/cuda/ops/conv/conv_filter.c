@@ -51,9 +51,9 @@ size_t cuda_conv_filter_scratch(const struct cuda_dev *dev, const struct jm_node
 	return cuda_filter_scratch(&p);
 }
 
-cudaError_t cuda_conv_filter_run(const struct cuda_dev *dev, const struct jm_node *n, void *scratch)
+cudaError_t cuda_conv_filter_run(const struct cuda_dev *dev, const struct cuda_exec *exec)
 {
-	struct cuda_filter_grad p = filter_of(dev, n, scratch);
+	struct cuda_filter_grad p = filter_of(dev, &exec->node[0], exec->scratch);
 
 	return cuda_filter_grad(&p, dev->stream);
 }

@@ -12,7 +12,6 @@
 bool cuda_conv_is_filter(const struct cuda_dev *dev, const struct jm_node *n);
 /* The bytes of its partial sums. */
 size_t cuda_conv_filter_scratch(const struct cuda_dev *dev, const struct jm_node *n);
-cudaError_t cuda_conv_filter_run(
-	const struct cuda_dev *dev, const struct jm_node *n, void *scratch);
+cudaError_t cuda_conv_filter_run(const struct cuda_dev *dev, const struct cuda_exec *exec);
 
 #endif

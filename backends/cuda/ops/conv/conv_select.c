@@ -153,8 +153,8 @@ struct cuda_conv_plan *cuda_conv_bias_plan(struct cuda_dev *dev, const struct jm
 }
 
 /*
- * A bias and a ReLU, which cuDNN applies before the sums are rounded, or an own kernel to its
- * result in one pass. The other ways of a convolution have no such end.
+ * A bias and a ReLU, which cuDNN or the kernel of a small first layer applies before the sums are
+ * rounded, or an own kernel to cuDNN's result in one pass. The other ways have no such end.
  */
 int cuda_takes_conv_relu(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
@@ -163,7 +163,8 @@ int cuda_takes_conv_relu(struct cuda_dev *dev, const struct jm_group *group, str
 	if (!n->in[2] || n->in[0]->type == JM_F32 || n->accumulate || relu->accumulate ||
 		relu->in[0] != n->out[0] || !n->out[0]->is_virtual ||
 		relu->out[0]->type != n->out[0]->type || cuda_conv_is_whole(n) ||
-		cuda_conv_way(dev, n) != CUDA_CONV_DNN)
+		!(cuda_conv_way(dev, n) == CUDA_CONV_DNN ||
+			(cuda_conv_is_stem(n) && cuda_conv_stem_ends(n))))
 		return jm_err_set(
 			err, JM_ENOSUP, "Backend cuda cannot fuse this convolution with its ReLU.");
 	return cuda_takes_conv(dev, group, err);
@@ -235,29 +236,50 @@ int cuda_choices_conv(struct cuda_dev *dev, const struct jm_group *group, struct
 	return 1;
 }
 
+/* A pooling whose gradient is computed in one pass with that of the ReLU behind it. */
+static bool takes_pooled(const struct jm_node *pool, const struct jm_node *relu)
+{
+	struct cuda_pool p = cuda_pool_of(pool, pool->in[1], pool->in[0]);
+
+	return pool->fwd && !jm_node_adds(pool, 0) && pool->out[0] == relu->in[0] &&
+	       pool->out[0]->is_virtual && pool->in[1] == relu->in[1] &&
+	       pool->in[0]->type == relu->out[0]->type && cuda_maxpool_covers(&p);
+}
+
 int cuda_takes_relu_grad(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
-	const struct jm_node *relu = group->node[0], *n = group->node[1];
-	const struct jm_group conv = {.n_nodes = 1, .node = {n}};
+	struct jm_node *const *last = (struct jm_node *const *)&group->node[group->n_nodes - 1];
+	const struct jm_node *relu = last[-1], *n = last[0];
+	const struct jm_group conv = {.n_nodes = 1, .node = {last[0]}};
 	enum jm_dtype type = relu->out[0]->type;
 
 	if (!n->out[1] || relu->accumulate || n->in[0] != relu->out[0] ||
-		relu->out[0]->is_virtual || relu->in[0]->type != type || relu->in[1]->type != type)
+		relu->in[0]->type != type || relu->in[1]->type != type ||
+		(group->n_nodes > 2 && !takes_pooled(group->node[0], relu)))
 		return jm_err_set(err, JM_ENOSUP,
 			"Backend cuda does not compute this gradient of a bias before %s.",
 			jm_op_name(n->op));
 	return cuda_takes_conv(dev, &conv, err);
 }
 
+size_t cuda_conv_opened_bytes(const struct jm_node *relu)
+{
+	return relu->out[0]->is_virtual ? aligned(relu->out[0]->bytes) : 0;
+}
+
 int cuda_choices_relu_grad(struct cuda_dev *dev, const struct jm_group *group,
 	struct jm_choice *choice, struct jm_err *err)
 {
-	const struct jm_group conv = {.n_nodes = 1, .node = {group->node[1]}};
+	const int last = group->n_nodes - 1;
+	const struct jm_group conv = {.n_nodes = 1, .node = {group->node[last]}};
 	int found = cuda_choices_conv(dev, &conv, choice, err);
 
-	memcpy(choice->in[1], choice->in[0], sizeof choice->in[1]);
-	memcpy(choice->out[1], choice->out[0], sizeof choice->out[1]);
+	memcpy(choice->in[last], choice->in[0], sizeof choice->in[last]);
+	memcpy(choice->out[last], choice->out[0], sizeof choice->out[last]);
+	memset(choice->in[0], 0, sizeof choice->in[0]);
 	memset(choice->out[0], 0, sizeof choice->out[0]);
-	choice->in[0][0] = choice->in[0][1] = choice->out[0][0] = cuda_layout_last;
+	for (int k = 0; k < last; k++)
+		choice->in[k][0] = choice->in[k][1] = choice->out[k][0] = cuda_layout_last;
+	choice->scratch += cuda_conv_opened_bytes(group->node[last - 1]);
 	return found;
 }

@@ -47,8 +47,12 @@ int cuda_takes_conv_stats(struct cuda_dev *dev, const struct jm_group *group, st
 int cuda_takes_conv_relu(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err);
 int cuda_choices_conv(struct cuda_dev *dev, const struct jm_group *group, struct jm_choice *choice,
 	struct jm_err *err);
+/* The last two nodes are the gradient of a ReLU and that of the filter before it; the first of
+ * three is that of the pooling behind it. */
 int cuda_takes_relu_grad(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err);
 int cuda_choices_relu_grad(struct cuda_dev *dev, const struct jm_group *group,
 	struct jm_choice *choice, struct jm_err *err);
+/* The scratch, in front of the convolution's, for the ReLU's gradient where only that reads it. */
+size_t cuda_conv_opened_bytes(const struct jm_node *relu);
 
 #endif

@@ -32,9 +32,9 @@ struct conv {
 	struct dnn_run run;
 	struct cuda_product *product; /* runs in place of cuDNN's plan; NULL = there is none */
 	/* an own kernel that runs in its place; NULL = none */
-	cudaError_t (*kernel)(const struct cuda_dev *dev, const struct jm_node *n, void *scratch);
+	cudaError_t (*kernel)(const struct cuda_dev *dev, const struct cuda_exec *exec);
 	struct cuda_conv_scratch at;
-	bool ends; /* cuDNN's plan applies the bias, and a ReLU of the group, too */
+	bool ends; /* the plan or the kernel applies bias and ReLU, too */
 };
 
 static void drop_conv(struct cuda_dev *dev, struct cuda_exec *exec)
@@ -139,7 +139,7 @@ static int build_product(struct cuda_dev *dev, struct cuda_exec *exec, struct jm
 
 /* A kernel of this backend, which runs in place of cuDNN's plan. */
 static int build_kernel(struct cuda_exec *exec,
-	cudaError_t (*kernel)(const struct cuda_dev *dev, const struct jm_node *n, void *scratch),
+	cudaError_t (*kernel)(const struct cuda_dev *dev, const struct cuda_exec *exec),
 	struct jm_err *err)
 {
 	struct conv *c = calloc(1, sizeof *c);
@@ -153,8 +153,13 @@ static int build_kernel(struct cuda_exec *exec,
 
 static int build_stem(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {
+	int code = build_kernel(exec, cuda_conv_stem_run, err);
+	struct conv *c = exec->own;
+
 	(void)dev;
-	return build_kernel(exec, cuda_conv_stem_run, err);
+	if (!code)
+		c->ends = cuda_conv_stem_ends(&exec->node[0]);
+	return code;
 }
 
 static int build_filter(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
@@ -170,15 +175,20 @@ static int build_depthwise(struct cuda_dev *dev, struct cuda_exec *exec, struct 
 }
 
 /* The ways to run the convolution, of which cuDNN is the first; NULL = it is the only one. */
-static const struct cuda_way *ways_of(struct cuda_dev *dev, const struct cuda_exec *exec)
+static const struct cuda_way *ways_of(
+	struct cuda_dev *dev, const struct cuda_exec *exec, int *ret_n)
 {
 	static const struct cuda_way products[] = {{"dnn", build_dnn}, {"product", build_product}};
 	static const struct cuda_way stems[] = {{"dnn", build_dnn}, {"stem", build_stem}};
 	static const struct cuda_way filters[] = {{"dnn", build_dnn}, {"filter", build_filter}};
 	static const struct cuda_way channels[] = {
 		{"dnn", build_dnn}, {"depthwise", build_depthwise}};
-	static const struct cuda_way ends[] = {{"joined", build_joined}, {"dnn", build_dnn}};
+	static const struct cuda_way ends[] = {
+		{"joined", build_joined}, {"dnn", build_dnn}, {"stem", build_stem}};
 
+	*ret_n = 2;
+	if (exec->n_nodes == CUDA_CONV_RELU)
+		*ret_n += cuda_conv_is_stem(&exec->node[0]);
 	if (exec->n_nodes > 1)
 		return exec->n_nodes == CUDA_CONV_RELU ? ends : NULL;
 	switch (cuda_conv_way(dev, &exec->node[0])) {
@@ -199,18 +209,18 @@ static const struct cuda_way *ways_of(struct cuda_dev *dev, const struct cuda_ex
 static int build_conv(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = &exec->node[0];
-	const struct cuda_way *ways = ways_of(dev, exec);
 	struct cuda_conv_key key = cuda_conv_key_of(n, exec->n_nodes);
 	struct cuda_conv_plan *plan = cuda_conv_plan(dev, &key, err);
 	char name[CUDA_PLAN_KEY];
-	int best = 0;
+	int best = 0, n_ways;
+	const struct cuda_way *ways = ways_of(dev, exec, &n_ways);
 
 	if (!plan || cuda_conv_tune(dev, plan, err)) /* first, while memory is free */
 		return err->code;
 	if (!ways)
 		return build_dnn(dev, exec, err);
 	cuda_conv_key_text(dev, "way", &key, name);
-	best = cuda_way_choose(dev, exec, name, ways, 2);
+	best = cuda_way_choose(dev, exec, name, ways, n_ways);
 	return ways[best].build(dev, exec, err);
 }
 
@@ -234,15 +244,14 @@ static void scatter(struct cuda_dev *dev, const struct cuda_exec *exec)
 /* Starts the convolution itself. */
 static int start(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
-	const struct jm_node *n = &exec->node[0];
 	const struct conv *c = exec->own;
 	int code;
 
 	if (c->kernel)
-		return cuda_check(dev, c->kernel(dev, n, exec->scratch), "Starting a kernel", err);
+		return cuda_check(dev, c->kernel(dev, exec), "Starting a kernel", err);
 	code = c->product ? cuda_product_run(dev, c->product, err)
 			  : dnn_run(&dev->dnn, &c->run, err);
-	if (!code && c->product && cuda_conv_scatters(n))
+	if (!code && c->product && cuda_conv_scatters(&exec->node[0]))
 		scatter(dev, exec);
 	return code;
 }
@@ -276,7 +285,7 @@ static int run_conv(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 	const struct conv *c = exec->own;
 	int code;
 
-	if (c->ends)
+	if (c->ends && !c->kernel)
 		cuda_cast_bias(dev, bias, (char *)exec->scratch + c->at.bias, y->type);
 	fold_operands(dev, exec);
 	code = start(dev, exec, err);
@@ -359,40 +368,100 @@ static int run_wgrad(struct cuda_dev *dev, const struct cuda_exec *exec, struct 
 
 /* ---- the gradient of a ReLU, which also adds up that of the bias ------------------------- */
 
-/* The convolution of the group by itself, whose bias the other node adds up. */
-static struct cuda_exec wgrad_of(const struct cuda_exec *exec)
+/* The convolution of the group by itself, whose bias another node adds up. */
+struct opened {
+	struct cuda_exec conv;
+	struct jm_tensor
+		dy; /* in front of the convolution's scratch where no other node reads it */
+};
+
+static const struct jm_node *relu_of(const struct cuda_exec *exec)
+{
+	return &exec->node[exec->n_nodes - 2];
+}
+
+static void open_conv(const struct cuda_exec *exec, struct opened *ret)
 {
 	static const struct cuda_op alone = {
 		{JM_OP_CONV_WGRAD}, 1, NULL, NULL, NULL, NULL, run_wgrad, drop_conv};
-	struct cuda_exec own = *exec;
+	const struct jm_node *relu = relu_of(exec);
 
-	own.op = &alone;
-	own.n_nodes = 1;
-	own.node[0] = exec->node[1];
-	own.node[0].out[1] = NULL;
-	return own;
+	*ret = (struct opened){.conv = *exec, .dy = *relu->out[0]};
+	ret->conv.op = &alone;
+	ret->conv.n_nodes = 1;
+	ret->conv.node[0] = exec->node[exec->n_nodes - 1];
+	ret->conv.node[0].out[1] = NULL;
+	if (!relu->out[0]->is_virtual)
+		return;
+	ret->dy.data = exec->scratch;
+	ret->dy.is_virtual = false;
+	ret->conv.node[0].in[0] = &ret->dy;
+	ret->conv.scratch = (char *)exec->scratch + cuda_conv_opened_bytes(relu);
 }
 
 static int build_relu_grad(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {
-	struct cuda_exec conv = wgrad_of(exec);
-	int code = build_conv(dev, &conv, err);
+	struct opened o;
+	int code;
 
-	exec->own = conv.own;
+	open_conv(exec, &o);
+	code = build_conv(dev, &o.conv, err);
+	exec->own = o.conv.own;
 	return code;
+}
+
+/* True where the kernel of the filter's gradient opens dy itself, so that it is not written. */
+static bool opens_stem(const struct cuda_exec *exec)
+{
+	const struct conv *c = exec->own;
+
+	return exec->n_nodes == 2 && exec->node[0].out[0]->is_virtual &&
+	       c->kernel == cuda_conv_stem_run && cuda_conv_stem_ends(&exec->node[1]);
 }
 
 static int run_relu_grad(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
-	const struct jm_node *relu = &exec->node[0];
-	const struct cuda_exec conv = wgrad_of(exec);
-	struct cuda_bias_grad sum = bias_grad_of(&exec->node[1], exec->scratch);
+	const struct jm_node *relu = relu_of(exec), *pool = &exec->node[0];
+	struct cuda_bias_grad sum;
+	struct opened o;
 
-	sum.dy = cuda_vec(relu->in[0]);
-	sum.y = cuda_vec(relu->in[1]);
-	sum.dx = cuda_vec(relu->out[0]);
-	cuda_bias_grad(&sum, dev->stream);
-	return run_wgrad(dev, &conv, err);
+	open_conv(exec, &o);
+	if (opens_stem(exec))
+		return cuda_check(dev,
+			cuda_conv_stem_opened(dev, relu, &exec->node[1], o.conv.scratch),
+			"Starting a kernel", err);
+	sum = bias_grad_of(&exec->node[exec->n_nodes - 1], o.conv.scratch);
+	sum.dx = cuda_vec(&o.dy);
+	if (pool != relu) {
+		struct cuda_pool p = cuda_pool_of(pool, pool->in[1], pool->in[0]);
+
+		p.dx = sum.dx;
+		p.place = exec->fwd_saved;
+		cuda_maxpool_relu_grad(&p, &sum, dev->stream);
+	} else {
+		sum.dy = cuda_vec(relu->in[0]);
+		sum.y = cuda_vec(relu->in[1]);
+		cuda_bias_grad(&sum, dev->stream);
+	}
+	return run_wgrad(dev, &o.conv, err);
+}
+
+/* ---- the gradient of an image through filters for each channel and a ReLU before them ---- */
+
+static int choices_depthwise_relu(struct cuda_dev *dev, const struct jm_group *group,
+	struct jm_choice *choice, struct jm_err *err)
+{
+	(void)dev;
+	(void)err;
+	cuda_image_layouts(group, 0, choice);
+	choice->seconds = choice->flops_executed = NAN;
+	return 1;
+}
+
+static int run_depthwise_relu(
+	struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	return cuda_check(dev, cuda_conv_depthwise_run(dev, exec), "Starting a kernel", err);
 }
 
 const struct cuda_op cuda_ops_conv[] = {
@@ -402,8 +471,12 @@ const struct cuda_op cuda_ops_conv[] = {
 		run_conv, drop_conv},
 	{{JM_OP_CONV}, 1, cuda_takes_conv, cuda_choices_conv, NULL, build_conv, run_conv,
 		drop_conv},
+	{{JM_OP_MAXPOOL_GRAD, JM_OP_RELU_GRAD, JM_OP_CONV_WGRAD}, 3, cuda_takes_relu_grad,
+		cuda_choices_relu_grad, NULL, build_relu_grad, run_relu_grad, drop_conv},
 	{{JM_OP_RELU_GRAD, JM_OP_CONV_WGRAD}, 2, cuda_takes_relu_grad, cuda_choices_relu_grad, NULL,
 		build_relu_grad, run_relu_grad, drop_conv},
+	{{JM_OP_CONV_DGRAD, JM_OP_RELU_GRAD}, 2, cuda_takes_depthwise_relu, choices_depthwise_relu,
+		NULL, NULL, run_depthwise_relu, NULL},
 	{{JM_OP_CONV_DGRAD}, 1, cuda_takes_conv, cuda_choices_conv, NULL, build_conv, run_conv,
 		drop_conv},
 	{{JM_OP_CONV_WGRAD}, 1, cuda_takes_conv, cuda_choices_conv, NULL, build_conv, run_wgrad,

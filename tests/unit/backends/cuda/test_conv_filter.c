@@ -128,6 +128,7 @@ static void arguments_describe_the_gradient(void **unused)
 	(void)unused;
 	for (int i = 0; i < 8; i++) {
 		struct jm_node n = node_of(1 + i % 2, i / 2 % 2);
+		struct cuda_exec exec = {.n_nodes = 1, .scratch = &dev};
 		float expected[K * C * 9] = {0};
 
 		n.accumulate = i / 4;
@@ -135,7 +136,8 @@ static void arguments_describe_the_gradient(void **unused)
 			memcpy(expected, w_data, sizeof expected);
 		define(&n, expected);
 		assert_true(cuda_conv_is_filter(&dev, &n));
-		assert_int_equal(cuda_conv_filter_run(&dev, &n, &dev), cudaSuccess);
+		exec.node[0] = n;
+		assert_int_equal(cuda_conv_filter_run(&dev, &exec), cudaSuccess);
 		assert_memory_equal(w_data, expected, sizeof expected);
 	}
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The first layer of a ResNet in backend cuda, without a GPU: which convolutions its kernels
- * compute, and that their arguments describe the convolution and its filter's gradient. Both are
+ * First layers in backend cuda, without a GPU: which convolutions their kernels compute, and that
+ * their arguments describe the convolution and its filter's gradient. Those of a ResNet are
  * repeated here by what image_kernels.h says.
  */
 #include "backends/cuda/ops/conv/conv_stem.h"
@@ -77,6 +77,29 @@ size_t cuda_stem_scratch(const struct cuda_stem *p)
 	return 1000 * (size_t)p->processors + (size_t)p->filters;
 }
 
+static struct cuda_stem small; /* what the kernels of a small window got last */
+
+size_t cuda_small_stem_scratch(const struct cuda_stem *p)
+{
+	return 100 * (size_t)p->processors + (size_t)p->filters;
+}
+
+void cuda_small_stem(const struct cuda_stem *p, cudaStream_t stream)
+{
+	(void)stream;
+	small = *p;
+}
+
+void cuda_small_stem_grad(const struct cuda_stem *p, cudaStream_t stream)
+{
+	cuda_small_stem(p, stream);
+}
+
+cudaError_t cudaGetLastError(void)
+{
+	return cudaSuccess;
+}
+
 /* ---- the definition -------------------------------------------------------------------------- */
 
 /* Element (b, c, i, j) of a tensor, which is plain or has its channels last. */
@@ -150,6 +173,7 @@ static struct jm_node node_of(enum jm_op op, bool last)
 static void computes(enum jm_op op, bool last, bool add)
 {
 	struct jm_node n = node_of(op, last);
+	struct cuda_exec exec = {.n_nodes = 1};
 	size_t bytes = op == JM_OP_CONV ? sizeof y_data : sizeof w_data;
 	static float old[sizeof w_data / sizeof(float)], expected[sizeof w_data / sizeof(float)];
 
@@ -157,7 +181,8 @@ static void computes(enum jm_op op, bool last, bool add)
 	memcpy(old, n.out[0]->data, bytes);
 	define(n.out[0], add, old, expected);
 	assert_true(cuda_conv_is_stem(&n));
-	assert_int_equal(cuda_conv_stem_run(&dev, &n, NULL), cudaSuccess);
+	exec.node[0] = n;
+	assert_int_equal(cuda_conv_stem_run(&dev, &exec), cudaSuccess);
 	assert_memory_equal(n.out[0]->data, expected, bytes);
 }
 
@@ -178,6 +203,50 @@ static void only_the_gradient_has_scratch(void **unused)
 	(void)unused;
 	assert_int_equal(cuda_conv_stem_scratch(&dev, &forward), 0);
 	assert_int_equal(cuda_conv_stem_scratch(&dev, &back), 7000 + K);
+}
+
+/* In 16 bits, with windows of 3 x 3. */
+static struct jm_node small_node(enum jm_op op)
+{
+	struct jm_node n = node_of(op, true);
+
+	w.dim[2] = w.dim[3] = 3;
+	x.type = y.type = JM_BF16;
+	w.type = op == JM_OP_CONV ? JM_BF16 : JM_F32;
+	n.attr.conv.pad[0] = n.attr.conv.pad[1] = 1;
+	return n;
+}
+
+static void a_small_window_takes_the_bias_and_the_relu(void **unused)
+{
+	float values[K] = {0}, above[1] = {0};
+	struct jm_tensor bias = {.rank = 1, .dim = {K}, .data = values};
+	struct jm_tensor result = y, open = {.data = above, .type = JM_BF16};
+	struct cuda_exec exec = {.n_nodes = 2};
+	struct jm_node n = small_node(JM_OP_CONV), relu = {.op = JM_OP_RELU, .n_in = 1};
+
+	(void)unused;
+	n.in[2] = &bias;
+	assert_true(cuda_conv_is_stem(&n) && cuda_conv_stem_ends(&n));
+	result.data = &result;
+	relu.in[0] = n.out[0];
+	relu.out[0] = &result;
+	exec.node[0] = n;
+	exec.node[1] = relu;
+	assert_int_equal(cuda_conv_stem_run(&dev, &exec), cudaSuccess);
+	assert_true(small.relu && small.bias == values && small.dy.data == &result && !small.dw);
+	assert_int_equal(small.step, 2);
+	n = small_node(JM_OP_CONV_WGRAD);
+	n.out[1] = &bias;
+	n.accumulate = JM_ADD_WGRAD_DBIAS;
+	relu.in[0] = &result;
+	relu.in[1] = &open;
+	assert_int_equal(cuda_conv_stem_opened(&dev, &relu, &n, above), cudaSuccess);
+	assert_true(small.dy.data == &result && small.open.data == above && small.dw == w.data);
+	assert_true(small.dbias == values && small.accumulate_bias && !small.accumulate);
+	assert_int_equal(cuda_conv_stem_scratch(&dev, &n), 700 + K);
+	x.type = y.type = JM_F32;
+	assert_false(cuda_conv_is_stem(&n));
 }
 
 static void other_convolutions_are_no_stem(void **unused)
@@ -217,6 +286,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(arguments_describe_the_convolution),
 		cmocka_unit_test(only_the_gradient_has_scratch),
+		cmocka_unit_test(a_small_window_takes_the_bias_and_the_relu),
 		cmocka_unit_test(other_convolutions_are_no_stem),
 	};
 

@@ -10,8 +10,8 @@
 
 #include <algorithm>
 
-#include "image_kernels.h"
-#include "mma.cuh"
+#include "backends/cuda/kernels/image_kernels.h"
+#include "backends/cuda/kernels/mma.cuh"
 
 #define CHANNELS CUDA_STEM_CHANNELS
 #define SIZE	 CUDA_STEM_SIZE
