@@ -404,19 +404,24 @@ int jm_answers_keep_bounds(const struct jm_answers *a)
 	return keeps(a, a->ttft, jm_answer_ttft) && keeps(a, a->tpot, longest_tpot);
 }
 
-int jm_answers_late(const struct jm_answers *a, int64_t now_ns)
+struct jm_late jm_answers_late(const struct jm_answers *a, int64_t now_ns)
 {
-	int ttft = 0, tpot = 0;
+	struct jm_late ret = {0};
 
 	for (int i = 0; i < a->n; i++) {
 		const struct jm_answer *one = &a->answer[i];
 		bool failed = one->state == JM_ANSWER_FAILED;
 		int64_t first = one->first ? one->first : now_ns;
 
-		ttft += failed || seconds(one->arrived, first) > a->ttft;
-		tpot += failed || (one->state == JM_ANSWER_DONE && longest_tpot(one) > a->tpot);
+		ret.ttft += failed || seconds(one->arrived, first) > a->ttft;
+		ret.tpot += failed || (one->state == JM_ANSWER_DONE && longest_tpot(one) > a->tpot);
 	}
-	return ttft > tpot ? ttft : tpot;
+	return ret;
+}
+
+int jm_late_most(struct jm_late late)
+{
+	return late.ttft > late.tpot ? late.ttft : late.tpot;
 }
 
 static json_t *p99_in_bounds(const struct jm_answers *a)

@@ -69,8 +69,14 @@ json_t *jm_answers_spread(double *x, int n);
 /* Do the 99th percentiles of the span keep the bounds, if a failed request takes for ever? -1:
  * there are no bounds, or no request ended in the span. */
 int jm_answers_keep_bounds(const struct jm_answers *a);
-/* How many requests break a bound by now; of --ttft and --tpot the larger number. */
-int jm_answers_late(const struct jm_answers *a, int64_t now_ns);
+/* How many requests break each bound. */
+struct jm_late {
+	int ttft, tpot;
+};
+/* Those that do by now. */
+struct jm_late jm_answers_late(const struct jm_answers *a, int64_t now_ns);
+/* Of the bound that more of them break. */
+int jm_late_most(struct jm_late late);
 /* A line for each request that was done. Errors: as jm_output_by. */
 int jm_answers_write_csv(const struct jm_answers *a, const char *path, struct jm_err *err);
 

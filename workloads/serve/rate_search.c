@@ -29,7 +29,10 @@ static double allowed(const struct jm_rate_server *s)
 
 static bool is_lost(const struct jm_rate_server *s)
 {
-	return jm_answers_late(answers_of(s), jm_clock_now(s->clock)) > allowed(s);
+	int64_t now = jm_clock_now(s->clock);
+
+	return s->gang ? s->gang->is_lost(s->arg)
+		       : jm_late_most(jm_answers_late(&s->load->answers, now)) > allowed(s);
 }
 
 static bool is_over(const struct jm_rate_server *s)

@@ -16,6 +16,7 @@ struct jm_rate_gang {
 	/* Is a trial of load->most requests over: are all answered, or are more than `allowed`
 	 * late? The same for all, if not at the same time. */
 	bool (*is_over)(void *arg, double allowed);
+	bool (*is_lost)(void *arg); /* did more than `allowed` end the latest trial? */
 	int (*gather)(void *arg, struct jm_err *err);
 	/* The value becomes that of rank 0. */
 	int (*share)(void *arg, void *value, size_t bytes, struct jm_err *err);

@@ -125,6 +125,13 @@ static bool is_over(void *state, double allowed)
 	return jm_queue_is_over(&s->queue, now, jm_answers_late(&s->load.answers, now), allowed);
 }
 
+static bool is_lost(void *state)
+{
+	const struct serve *s = state;
+
+	return jm_queue_is_lost(&s->queue);
+}
+
 double jm_replicas_uncredited(struct serve *s)
 {
 	int64_t all = jm_queue_tokens(&s->queue), before = s->credited;
@@ -226,8 +233,14 @@ static int unpack(struct serve *s, const struct parcel *p, struct jm_err *err)
 
 	for (int64_t i = 0; i < p->n; i++) {
 		const struct jm_answer *one = &p->answer[i];
-		struct jm_answer *to = &s->gathered.answer[one->number];
+		struct jm_answer *to;
 
+		if (one->number < 0 || one->number >= s->gathered.n)
+			return jm_err_set(err, JM_EFORMAT,
+				"Request %d is none of the %d of all ranks, which is an error of "
+				"this program.",
+				one->number, s->gathered.n);
+		to = &s->gathered.answer[one->number];
 		if (to->when)
 			return jm_err_set(err, JM_EFORMAT,
 				"Request %d was taken by two ranks, which is an error of this "
@@ -307,12 +320,14 @@ static int gather_answers(struct serve *s, struct jm_err *err)
 	return code ? code : check_complete(s, err);
 }
 
+/* A trial that is lost ends for each rank at a time of its own; until then it takes requests. */
 static int gather_trial(void *state, struct jm_err *err)
 {
 	struct serve *s = state;
+	int code = meet(s, err);
 
 	s->ended_ns = jm_clock_now(s->work->sleeper->clock);
-	return gather_answers(s, err);
+	return code ? code : gather_answers(s, err);
 }
 
 static int share(void *state, void *value, size_t bytes, struct jm_err *err)
@@ -327,6 +342,7 @@ struct jm_rate_gang jm_replicas_of_search(const struct serve *s)
 	return (struct jm_rate_gang){.rank = s->work->rank,
 		.answers = &s->gathered,
 		.is_over = is_over,
+		.is_lost = is_lost,
 		.gather = gather_trial,
 		.share = share};
 }

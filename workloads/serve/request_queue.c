@@ -11,7 +11,7 @@ struct seat {
 	_Alignas(64) _Atomic int under_way;
 	_Atomic bool full; /* when it last looked it had no room for a request that waited */
 	_Atomic int64_t tokens;
-	_Atomic int late; /* requests, in a trial of --rate max */
+	_Atomic int late_ttft, late_tpot; /* requests, in a trial of --rate max */
 };
 
 /* All zero at first. */
@@ -155,7 +155,8 @@ bool jm_queue_peek(struct jm_request_queue *q, int64_t now_ns, int under_way, st
 	begin(q, now_ns);
 	atomic_store(&q->shared->seat[q->rank].under_way, under_way);
 	atomic_store(&q->shared->seat[q->rank].full, false);
-	if (a->kind == ARRIVE_CLOSED && under_way >= q->load->answers.running)
+	if (jm_queue_is_lost(q) ||
+		(a->kind == ARRIVE_CLOSED && under_way >= q->load->answers.running))
 		return false;
 	if (a->kind == ARRIVE_ALL || a->kind == ARRIVE_SINGLE)
 		arrive_together(q, now_ns);
@@ -238,7 +239,8 @@ void jm_queue_reset(struct jm_request_queue *q)
 		atomic_store(&s->seat[r].under_way, 0);
 		atomic_store(&s->seat[r].full, false);
 		atomic_store(&s->seat[r].tokens, 0);
-		atomic_store(&s->seat[r].late, 0);
+		atomic_store(&s->seat[r].late_ttft, 0);
+		atomic_store(&s->seat[r].late_tpot, 0);
 	}
 }
 
@@ -260,17 +262,28 @@ static int late_in_queue(struct jm_request_queue *q, int64_t now_ns)
 	return n > 0 ? n : 0;
 }
 
-bool jm_queue_is_over(struct jm_request_queue *q, int64_t now_ns, int late, double allowed)
+bool jm_queue_is_lost(const struct jm_request_queue *q)
+{
+	return atomic_load(&q->shared->lost);
+}
+
+/* Those in the queue last, so that one that is taken meanwhile is not counted twice. */
+bool jm_queue_is_over(
+	struct jm_request_queue *q, int64_t now_ns, struct jm_late late, double allowed)
 {
 	struct jm_queue_shared *s = q->shared;
-	int sum = late_in_queue(q, now_ns);
+	struct jm_late sum = {0};
 
-	atomic_store(&s->seat[q->rank].late, late);
-	for (int r = 0; r < q->world; r++)
-		sum += atomic_load(&s->seat[r].late);
-	if (sum > allowed && !atomic_exchange(&s->lost, true))
+	atomic_store(&s->seat[q->rank].late_ttft, late.ttft);
+	atomic_store(&s->seat[q->rank].late_tpot, late.tpot);
+	for (int r = 0; r < q->world; r++) {
+		sum.ttft += atomic_load(&s->seat[r].late_ttft);
+		sum.tpot += atomic_load(&s->seat[r].late_tpot);
+	}
+	sum.ttft += late_in_queue(q, now_ns);
+	if (jm_late_most(sum) > allowed && !atomic_exchange(&s->lost, true))
 		jm_gang_memory_wake(&s->news);
-	return atomic_load(&s->lost) || atomic_load(&s->answered) >= q->load->most;
+	return jm_queue_is_lost(q) || atomic_load(&s->answered) >= q->load->most;
 }
 
 /* ---- what all have done ---------------------------------------------------------------------- */

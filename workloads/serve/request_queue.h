@@ -64,11 +64,14 @@ void jm_queue_wait(struct jm_request_queue *q, uint32_t news, int64_t ns);
 /*
  * Trials of --rate max. reset: by rank 0 while the others wait; the requests begin anew. restart:
  * by each, after it and before it takes one. over: load->most requests are answered, or more than
- * `allowed` are late: `late` of this replica, and those that none has taken.
+ * `allowed` are late: `late` of this replica, and those that none has taken; then none takes
+ * another one. lost: it was over because too many were late.
  */
 void jm_queue_reset(struct jm_request_queue *q);
 void jm_queue_restart(struct jm_request_queue *q);
-bool jm_queue_is_over(struct jm_request_queue *q, int64_t now_ns, int late, double allowed);
+bool jm_queue_is_over(
+	struct jm_request_queue *q, int64_t now_ns, struct jm_late late, double allowed);
+bool jm_queue_is_lost(const struct jm_request_queue *q);
 
 /* Tokens that this replica has made, added to those before. */
 void jm_queue_add_tokens(struct jm_request_queue *q, int64_t tokens);

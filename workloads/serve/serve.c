@@ -407,6 +407,21 @@ static int unfinished(const void *state)
 	return jm_serve_under_way(state);
 }
 
+/* The first request may load code, and of those in the queue each rank may take any: each answers
+ * one of its own first. */
+static int answer_one(struct serve *s, struct jm_err *err)
+{
+	struct jm_queue_shared *shared = s->queue.shared;
+	int code = 0;
+
+	s->queue.shared = NULL;
+	jm_load_restart(&s->load, 1e6, 1);
+	while (!code && (!s->load.answers.n || jm_serve_under_way(s)))
+		code = step_of_setup(s, err);
+	s->queue.shared = shared;
+	return code;
+}
+
 static int find_rate(struct serve *s, struct jm_err *err)
 {
 	const struct jm_rate_gang gang = jm_replicas_of_search(s);
@@ -417,8 +432,10 @@ static int find_rate(struct serve *s, struct jm_err *err)
 		.step = step_of_setup,
 		.unfinished = unfinished,
 		.gang = s->queue.shared ? &gang : NULL};
-	int code = jm_rate_search(&server, err);
+	int code = s->queue.shared ? answer_one(s, err) : 0;
 
+	if (!code)
+		code = jm_rate_search(&server, err);
 	jm_load_note(&s->load, s->work->note, sizeof(s->work->note));
 	s->usage = (struct jm_serve_usage){0};
 	return code;

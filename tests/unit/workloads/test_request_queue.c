@@ -284,6 +284,7 @@ static void replicas_of_one_place_are_a_queue_with_several_servers(void **state)
 static void a_trial_ends_when_too_many_wait_or_all_are_answered(void **state)
 {
 	struct jm_load load = load_of(ARRIVE_POISSON, 1, 4);
+	const struct jm_late none = {0};
 	struct jm_answer last;
 	struct gang g;
 
@@ -298,9 +299,9 @@ static void a_trial_ends_when_too_many_wait_or_all_are_answered(void **state)
 		while (jm_queue_arrived(&g.queue[0], T0 + n * MS) < 11)
 			n++;
 		for (int ms = 0; ms < n + 5; ms++) /* ten arrive before n ms, or fewer */
-			assert_false(jm_queue_is_over(&g.queue[ms % 2], T0 + ms * MS, 0, 10));
-		assert_true(jm_queue_is_over(&g.queue[0], T0 + (n + 5) * MS, 0, 10));
-		assert_true(jm_queue_is_over(&g.queue[1], T0, 0, 10)); /* told by the other */
+			assert_false(jm_queue_is_over(&g.queue[ms % 2], T0 + ms * MS, none, 10));
+		assert_true(jm_queue_is_over(&g.queue[0], T0 + (n + 5) * MS, none, 10));
+		assert_true(jm_queue_is_over(&g.queue[1], T0, none, 10)); /* told by the other */
 		jm_queue_reset(&g.queue[0]);
 		for (int r = 0; r < 2; r++) {
 			g.load[r].arrivals = load.arrivals;
@@ -311,10 +312,35 @@ static void a_trial_ends_when_too_many_wait_or_all_are_answered(void **state)
 	assert_int_equal(take(&g, 0, T0 + JM_SECOND, 64, &last), 15);
 	assert_int_equal(take(&g, 1, T0 + JM_SECOND, 64, &last), 15); /* and no more come */
 	answer(&g, 0, 15);
-	assert_false(jm_queue_is_over(&g.queue[1], T0 + JM_SECOND, 3, 10));
+	assert_false(jm_queue_is_over(&g.queue[1], T0 + JM_SECOND, (struct jm_late){3, 2}, 10));
 	answer(&g, 1, 15);
-	assert_true(jm_queue_is_over(&g.queue[0], T0 + JM_SECOND, 0, 10));
+	assert_true(jm_queue_is_over(&g.queue[0], T0 + JM_SECOND, none, 10));
 	assert_true(jm_queue_next_ns(&g.queue[0]) == JM_FOREVER);
+	close_gang(&g);
+}
+
+/* In two replicas as many as are allowed are late by either bound: together they are by neither. */
+static void each_bound_has_a_number_of_late_requests_of_its_own(void **state)
+{
+	const struct jm_late first = {6, 0}, second = {0, 6}, more = {5, 6};
+	struct jm_load load = load_of(ARRIVE_POISSON, 1, 4);
+	struct jm_answer a;
+	struct gang g;
+
+	(void)state;
+	load.most = 600;
+	open_gang(&g, 2, &load);
+	assert_false(jm_queue_peek(&g.queue[0], T0, 0, &a)); /* begins */
+	assert_false(jm_queue_is_over(&g.queue[0], T0, first, 7));
+	assert_false(jm_queue_is_over(&g.queue[1], T0, second, 7));
+	assert_true(jm_queue_peek(&g.queue[1], T0 + JM_SECOND, 0, &a));
+	assert_false(jm_queue_is_lost(&g.queue[0]));
+	assert_true(jm_queue_is_over(&g.queue[1], T0, more, 7)); /* 6 + 5 of one bound */
+	assert_true(jm_queue_is_over(&g.queue[0], T0, first, 7));
+	assert_true(jm_queue_is_lost(&g.queue[0]));
+	for (int r = 0; r < 2; r++)
+		assert_false(
+			jm_queue_peek(&g.queue[r], T0 + JM_SECOND, 0, &a)); /* though many wait */
 	close_gang(&g);
 }
 
@@ -406,6 +432,7 @@ int main(void)
 		cmocka_unit_test(requests_are_those_of_one_server_at_the_same_times),
 		cmocka_unit_test(replicas_of_one_place_are_a_queue_with_several_servers),
 		cmocka_unit_test(a_trial_ends_when_too_many_wait_or_all_are_answered),
+		cmocka_unit_test(each_bound_has_a_number_of_late_requests_of_its_own),
 		cmocka_unit_test(each_request_is_taken_once_by_replicas_that_race),
 		cmocka_unit_test(the_end_of_a_phase_wakes_a_replica_and_is_seen_once),
 	};
