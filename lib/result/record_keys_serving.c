@@ -48,9 +48,9 @@ static const char *const split_origins[] = {"estimated", NULL};
 static const struct jm_key split_keys[] = {
 	{WORD("origin", 0), .words = split_origins, .meaning = "it is no measurement"},
 	{POSITIVE("prefill", 0),
-		.meaning =
-			"share of prompts in the time of the window's steps, by which its energy "
-			"is divided: the middle of the two bounds"},
+		.meaning = "share of prompts in the time of the window's steps (a random sample of "
+			   "those of long runs), by which its energy is divided: the middle of the "
+			   "two bounds"},
 	{POSITIVE("prefill_low", 0),
 		.meaning = "if in mixed steps answers take what steps of answers alone took"},
 	{POSITIVE("prefill_high", 0),

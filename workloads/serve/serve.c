@@ -438,6 +438,8 @@ static int find_rate(struct serve *s, struct jm_err *err)
 		code = jm_rate_search(&server, err);
 	jm_load_note(&s->load, s->work->note, sizeof(s->work->note));
 	s->usage = (struct jm_serve_usage){0};
+	s->n_timed = 0;
+	s->timed_mask = 0;
 	return code;
 }
 

@@ -6,9 +6,23 @@
 #include <stdlib.h>
 
 #include "engine/graph/graph.h"
+#include "engine/graph/rng.h"
 #include "engine/graph/tensor.h"
 
 #define LEAST 8 /* steps of answers alone, of which their time is taken */
+
+int jm_serve_split_open(struct serve *s, struct jm_err *err)
+{
+	if (s->phase != JM_SERVE_BOTH || s->work->world > 1)
+		return 0;
+	s->timed = calloc(JM_SERVE_TIMED_MOST, sizeof(*s->timed));
+	return s->timed ? 0 : jm_err_set(err, JM_ENOMEM, "Out of memory for the times of steps.");
+}
+
+void jm_serve_split_close(struct serve *s)
+{
+	free(s->timed);
+}
 
 struct jm_serve_row_flops jm_serve_row_flops(const struct jm_graph *graph)
 {
@@ -39,24 +53,30 @@ void jm_serve_split_piece(
 	f->answers += piece->from < r->input ? 0 : piece->n;
 }
 
+/* Random, as kinds of steps may alternate. */
+static bool is_kept(const struct serve *s, int64_t end_ns)
+{
+	return !(jm_rng(s->work->seed, (uint64_t)end_ns) & s->timed_mask);
+}
+
+static void drop_half(struct serve *s)
+{
+	int n = 0;
+
+	s->timed_mask = 2 * s->timed_mask + 1;
+	for (int i = 0; i < s->n_timed; i++)
+		if (is_kept(s, s->timed[i].end_ns))
+			s->timed[n++] = s->timed[i];
+	s->n_timed = n;
+}
+
 void jm_serve_split_step(
 	struct serve *s, const struct jm_serve_flight *f, int64_t end_ns, double seconds)
 {
-	struct jm_serve_timed *grown;
-
-	if (s->n_timed < 0)
+	if (!s->timed || !is_kept(s, end_ns))
 		return;
-	if (s->n_timed == s->cap_timed) {
-		int cap = s->cap_timed ? 2 * s->cap_timed : 1024;
-
-		grown = reallocarray(s->timed, (size_t)cap, sizeof(*grown));
-		if (!grown)
-			s->n_timed = -1;
-		if (!grown)
-			return;
-		s->timed = grown;
-		s->cap_timed = cap;
-	}
+	while (s->n_timed == JM_SERVE_TIMED_MOST)
+		drop_half(s);
 	s->timed[s->n_timed++] = (struct jm_serve_timed){.end_ns = end_ns,
 		.seconds = seconds,
 		.prompts = f->flops_prompts / (f->flops_prompts + f->flops_answers),
@@ -128,8 +148,7 @@ json_t *jm_serve_split_json(const struct serve *s)
 		low += seconds * fmin(least, t->prompts);
 		high += seconds * fmax(least, t->prompts);
 	}
-	if (alone.n < LEAST || !(high > 0 && high < all) || s->phase != JM_SERVE_BOTH ||
-		s->work->world > 1)
+	if (alone.n < LEAST || !(high > 0 && high < all))
 		return json_null();
 	return json_pack("{s:s, s:f, s:f, s:f, s:f}", "origin", "estimated", "prefill",
 		(low + high) / 2 / all, "prefill_low", low / all, "prefill_high", high / all,

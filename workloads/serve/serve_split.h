@@ -11,12 +11,17 @@
 
 #include "serve_state.h"
 
+#define JM_SERVE_TIMED_MOST 65536 /* steps that are kept; of longer runs a random sample */
+
+/* Makes room for steps, where both kinds of rows are computed by one rank. */
+int jm_serve_split_open(struct serve *s, struct jm_err *err);
+void jm_serve_split_close(struct serve *s);
 /* Adds the FLOPs of a piece to those of the step. */
 void jm_serve_split_piece(
 	const struct serve *s, const struct jm_piece *piece, struct jm_serve_flight *f);
 /* What a row costs, of the graph that was planned. */
 struct jm_serve_row_flops jm_serve_row_flops(const struct jm_graph *graph);
-/* Keeps a step that ended at end_ns. Out of memory: there is no split. */
+/* Keeps a step that ended at end_ns. */
 void jm_serve_split_step(
 	struct serve *s, const struct jm_serve_flight *f, int64_t end_ns, double seconds);
 /* "split" of "serving": of the steps in the window. Null without one, where all steps computed rows

@@ -85,8 +85,9 @@ struct serve {
 	struct jm_answers *all;	       /* the same, or of one rank those of `load` */
 	struct jm_serve_usage usage;
 	struct jm_serve_row_flops row_flops;
-	struct jm_serve_timed *timed; /* [n_timed] */
-	int n_timed, cap_timed;
+	struct jm_serve_timed *timed; /* [n_timed], of serve_split.h; NULL = none are kept */
+	int n_timed;
+	uint64_t timed_mask; /* steps are kept whose random bits are 0 in it */
 	double ahead_wanted; /* of the option; NAN = by the device */
 	/* steps that are launched before the tokens of the one before are known: 0 or 1 */
 	int ahead;

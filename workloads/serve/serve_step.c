@@ -21,14 +21,14 @@ int jm_serve_steps_open(struct serve *s, struct jm_err *err)
 			return jm_err_set(
 				err, JM_ENOMEM, "Out of memory for the tokens of a step.");
 	}
-	return 0;
+	return jm_serve_split_open(s, err);
 }
 
 void jm_serve_steps_close(struct serve *s)
 {
 	for (int i = 0; i < JM_SERVE_FLIGHTS; i++)
 		free(s->flight[i].made);
-	free(s->timed);
+	jm_serve_split_close(s);
 }
 
 /* ---- launch ---------------------------------------------------------------------------------- */
