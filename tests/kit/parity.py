@@ -140,7 +140,7 @@ def truth_of(name, weights, theirs):
 def compare(record_property, case, seeds, run, theirs, smooth=False):
     """case: (name, precision); smooth: the network has no ReLU and no maximum. run(precision, seed): our losses, start
     values, gradients; theirs(weights, precision): losses and gradients. The distances from f64 of the former may be at
-    most twice those of the latter."""
+    most twice those of the latter, or a unit in the last place of a loss in f32, which says nothing of how it was computed."""
     name, precision = case
     own, pytorch = Errors(), Errors()
     for seed in seeds:
@@ -148,9 +148,10 @@ def compare(record_property, case, seeds, run, theirs, smooth=False):
         truth = truth_of(name, weights, theirs)
         own.add(losses, gradients, truth)
         pytorch.add(*theirs(weights, precision), truth)
+        unit = 2.0**-23 * distance(truth[0], 0)
     a, b = (side.typical(precision, smooth) for side in (own, pytorch))
     record_property("parity", json.dumps(
         {"name": name, "precision": precision, "joulemark": list(a), "pytorch": list(b),
          "joulemark_seeds": own.of_seeds(), "pytorch_seeds": pytorch.of_seeds()}))
     print(f"{name} {precision}: ours {a}, PyTorch {b}, ratio {a / b} (losses, gradients, worst)")
-    assert (a <= 2 * b).all(), f"{name} {precision}: {a} : {b} = {a / b}{largest_ratios(own, pytorch)}"
+    assert (a <= numpy.maximum(2 * b, [unit, 0, 0])).all(), f"{name} {precision}: {a} : {b} = {a / b}{largest_ratios(own, pytorch)}"

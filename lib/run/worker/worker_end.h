@@ -49,6 +49,7 @@ struct jm__child {
 	struct jm__host_traces traces; /* of several hosts */
 	bool asked;		       /* to end after the step that is under way */
 	bool has_begun;		       /* with its measured phase, or past it */
+	bool verifies;		       /* what it has measured */
 	bool hurried;		       /* cancelled while it was being stopped */
 	long oom_before;
 };

@@ -421,6 +421,8 @@ static int verify(struct jm__worker *w, struct native *n, struct jm_err *err)
 	rc = phase < 0 ? phase : jm__worker_entered(w, phase, err);
 	if (rc)
 		return rc;
+	w->last_progress = 0; /* Ctrl-C waits for it longer than for a step */
+	jm__worker_progress(w, "verify", n->items, n->elapsed_s, 1);
 	rc = n->workload->verify(n->state, &why);
 	jm__worker_end(w, phase);
 	jm_record_set(w->record, "verified", rc && rc != JM_ERANGE ? NULL : json_boolean(!rc));

@@ -124,6 +124,7 @@ static void on_progress(struct jm__child *c, const struct jm_frame *f)
 	p.phase[sizeof(p.phase) - 1] = '\0';
 	/* the worker sends one when it begins its measured phase */
 	c->has_begun = c->has_begun || !strncmp(p.phase, "steady", strlen("steady"));
+	c->verifies = !strcmp(p.phase, "verify");
 	if (!c->o->progress)
 		return;
 	p.unit[sizeof(p.unit) - 1] = '\0';

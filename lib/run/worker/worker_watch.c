@@ -69,13 +69,15 @@ void jm__note_heard(struct jm__child *c)
 	c->heard_ns = now;
 }
 
-/* Ctrl-C awaits the end of the step that is under way, unless that takes much longer than any
- * did. */
+/* Ctrl-C awaits the end of the step that is under way, unless that takes much longer than any did,
+ * and of a verification, which may take four times as long as all before it. */
 static void check_step(struct jm__child *c, int64_t now)
 {
 	int64_t since = c->asked_ns > c->heard_ns ? c->asked_ns : c->heard_ns;
 	int64_t limit = STEP_SILENCES * c->silence_ns;
 
+	if (c->verifies && limit < STEP_SILENCES * (c->heard_ns - c->start_ns))
+		limit = STEP_SILENCES * (c->heard_ns - c->start_ns);
 	if (limit < STEP_NS)
 		limit = STEP_NS;
 	if (!c->asked || c->member[0].record || now < since + limit)
@@ -83,7 +85,9 @@ static void check_step(struct jm__child *c, int64_t now)
 	jm_log(c->ctx, JM_WARNING,
 		"%s has not ended for %.0f s, as when a device hangs; the case is ended without a "
 		"result.",
-		c->has_begun ? "The step that is under way" : "The setup or the warm-up",
+		c->verifies    ? "The verification"
+		: c->has_begun ? "The step that is under way"
+			       : "The setup or the warm-up",
 		(double)(now - since) * 1e-9);
 	jm__stop_workers(c, JM__CANCELLED);
 }
