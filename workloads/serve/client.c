@@ -13,6 +13,7 @@
 #include <sys/resource.h>
 
 #include "base/clock.h"
+#include "base/process/marked_processes.h"
 #include "base/printable.h"
 #include "rate_search.h"
 
@@ -114,6 +115,16 @@ static json_t *wait_ready(struct jm_client *c, struct jm_err *err)
 	return models;
 }
 
+/* A child of the server in a session of its own may hold its port. */
+static void end_rest(void)
+{
+	struct jm_marked rest;
+	char names[1];
+
+	if (jm_marked_like_us(&rest))
+		jm_marked_end(&rest, JM_MARK_POLITE, -1, names, sizeof(names));
+}
+
 /* The models of the server that an earlier case has started; NULL: there is none that answers, or
  * err has why it cannot be asked. */
 static json_t *take_server(struct jm_client *c, struct jm_err *err)
@@ -130,6 +141,7 @@ static json_t *take_server(struct jm_client *c, struct jm_err *err)
 		return models;
 	jm_log(c->work->ctx, JM_WARNING, "The server of --start is started anew: %s", why.text);
 	jm_server_stop(&c->server, c->work->ctx);
+	end_rest();
 	return NULL;
 }
 
@@ -157,7 +169,7 @@ static json_t *start_server(struct jm_client *c, struct jm_err *err)
 	if (models)
 		jm_log(c->work->ctx, JM_INFO, "The server of --start answers after %.1f s.",
 			c->start_s);
-	else
+	else if (!c->server.kept)
 		jm_server_stop(&c->server, c->work->ctx);
 	return models;
 }

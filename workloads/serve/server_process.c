@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "server_process.h"
 
+#include "base/clock.h"
+#include "base/process/process_group.h"
+
 #include <fcntl.h>
 #include <poll.h>
 #include <stdint.h>
@@ -8,7 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define END_MS 10000
+#define END_NS (10 * JM_SECOND)
 
 /* Between fork and exec. */
 static int alone(void *arg)
@@ -30,11 +33,11 @@ int jm_server_start(struct jm_server_process *s, const struct jm_ctx *ctx, const
 	return jm_proc_start(&s->proc, ctx, &o, err);
 }
 
-static bool is_over(const struct jm_server_process *s, int ms)
+static bool is_over(const struct jm_server_process *s)
 {
 	struct pollfd p = {.fd = s->proc.pidfd, .events = POLLIN};
 
-	return poll(&p, 1, ms) > 0;
+	return poll(&p, 1, 0) > 0;
 }
 
 bool jm_server_take(struct jm_server_process *s, pid_t pid)
@@ -45,7 +48,7 @@ bool jm_server_take(struct jm_server_process *s, pid_t pid)
 		return false;
 	*s = (struct jm_server_process){
 		.proc = {.pid = pid, .pidfd = fd, .out_fd = -1, .status = -1}, .kept = true};
-	if (!is_over(s, 0))
+	if (!is_over(s))
 		return true;
 	jm_server_leave(s);
 	return false;
@@ -61,7 +64,7 @@ static void reap(struct jm_server_process *s, const struct jm_ctx *ctx)
 
 bool jm_server_has_ended(struct jm_server_process *s, const struct jm_ctx *ctx, int *ret_status)
 {
-	if (s->proc.pid && !s->proc.ended && is_over(s, 0))
+	if (s->proc.pid && !s->proc.ended && is_over(s))
 		reap(s, ctx);
 	*ret_status = s->proc.status;
 	return s->proc.ended;
@@ -71,11 +74,7 @@ void jm_server_stop(struct jm_server_process *s, const struct jm_ctx *ctx)
 {
 	if (!s->proc.pid)
 		return;
-	if (!s->proc.ended) {
-		kill(-s->proc.pid, SIGTERM);
-		is_over(s, END_MS);
-	}
-	kill(-s->proc.pid, SIGKILL); /* what the shell has left behind, too */
+	jm_group_end(s->proc.pid, END_NS, -1);
 	if (!s->proc.ended)
 		reap(s, ctx);
 	jm_server_leave(s);

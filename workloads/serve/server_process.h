@@ -22,7 +22,7 @@ int jm_server_start(struct jm_server_process *s, const struct jm_ctx *ctx, const
 bool jm_server_take(struct jm_server_process *s, pid_t pid);
 /* Has it ended? Then *ret_status is its exit status, -1 if it was not our child. */
 bool jm_server_has_ended(struct jm_server_process *s, const struct jm_ctx *ctx, int *ret_status);
-/* SIGTERM to its group, SIGKILL after 10 s; waits for the end. Takes a zeroed one. */
+/* SIGTERM to its group, SIGKILL after 10 s; waits for the end of all of it. Takes a zeroed one. */
 void jm_server_stop(struct jm_server_process *s, const struct jm_ctx *ctx);
 /* It goes on. Takes a zeroed one. */
 void jm_server_leave(struct jm_server_process *s);

@@ -4,11 +4,11 @@
 
 #include "base/clock.h"
 #include "process_identity.h"
-#include "stray_processes.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,12 +16,10 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
-#define POLITE_NS (2 * JM_SECOND)
-#define LIMIT_NS  (5 * JM_SECOND)
-#define LOOK_NS	  (10 * JM_MILLISECOND)
+#define KILLED_NS (3 * JM_SECOND)
+#define LOOK_MS	  10
 #define MAX_ASKED 1024
 
 bool jm_mark_new(char out[JM_MARK_SIZE])
@@ -61,9 +59,27 @@ bool jm_mark_is_ours(const char *mark)
 	return own && has_mark(own, mark);
 }
 
+const char *jm_innermost_mark(const char *marks)
+{
+	const char *before = strrchr(marks, ':');
+
+	if (!before)
+		before = strrchr(marks, '=');
+	return before ? before + 1 : marks;
+}
+
+bool jm_marked_like_us(struct jm_marked *ret)
+{
+	const char *own = secure_getenv(JM_CASE_VARIABLE);
+
+	*ret = (struct jm_marked){.uid = geteuid(), .caller = geteuid()};
+	snprintf(ret->mark, sizeof(ret->mark), "%s", own ? jm_innermost_mark(own) : "");
+	return *ret->mark;
+}
+
 /* ---- looking --------------------------------------------------------------------------------- */
 
-static bool carries(pid_t pid, const char *mark)
+bool jm_carries_mark(pid_t pid, const char *mark)
 {
 	char *marks = jm_process_variable(pid, JM_CASE_VARIABLE);
 	bool found = marks && has_mark(marks, mark);
@@ -83,7 +99,7 @@ static bool is_users(pid_t pid, const struct jm_marked *m)
 
 static bool is_marked(pid_t pid, const struct jm_marked *m, struct jm_process *ret)
 {
-	if (pid == getpid() || !is_users(pid, m) || !carries(pid, m->mark))
+	if (pid == getpid() || !is_users(pid, m) || !jm_carries_mark(pid, m->mark))
 		return false;
 	*ret = jm_process_of(pid);
 	return ret->start && ret->start >= m->since && jm_process_runs(ret) && !jm_is_guard(pid);
@@ -166,9 +182,10 @@ static void look(struct round *r)
 		closedir(dir);
 }
 
-int jm_marked_end(const struct jm_marked *m, char *ret_names, size_t size)
+int jm_marked_end(
+	const struct jm_marked *m, int64_t polite_ns, int hurry_fd, char *ret_names, size_t size)
 {
-	const struct timespec pause = {.tv_nsec = LOOK_NS};
+	struct pollfd hurry = {.fd = hurry_fd, .events = POLLIN};
 	struct round *r = calloc(1, sizeof(*r));
 	int64_t begin = jm_clock_now(jm_clock_real()), now = begin;
 	int n;
@@ -178,12 +195,14 @@ int jm_marked_end(const struct jm_marked *m, char *ret_names, size_t size)
 		return 0;
 	*r = (struct round){.m = m, .names = ret_names, .size = size};
 	do {
-		r->kill = now - begin > POLITE_NS;
+		r->kill = now - begin > polite_ns;
 		look(r);
-		if (r->n_left)
-			nanosleep(&pause, NULL);
+		if (r->n_left && poll(&hurry, 1, LOOK_MS) > 0) {
+			hurry.fd = -1;
+			polite_ns = 0;
+		}
 		now = jm_clock_now(jm_clock_real());
-	} while (r->n_left && now - begin < LIMIT_NS);
+	} while (r->n_left && now - begin < polite_ns + KILLED_NS);
 	n = r->n_asked;
 	free(r);
 	return n;

@@ -6,12 +6,15 @@
 #ifndef JM_MARKED_PROCESSES_H
 #define JM_MARKED_PROCESSES_H
 
+#include <stdint.h>
 #include <sys/types.h>
 
+#include "base/clock.h"
 #include "process_identity.h"
 
 #define JM_CASE_VARIABLE "JM_CASE"
-#define JM_MARK_SIZE	 33 /* 128 random bits in hex, and a 0 */
+#define JM_MARK_POLITE	 (2 * JM_SECOND) /* of jm_marked_end, where nothing is promised */
+#define JM_MARK_SIZE	 33		 /* 128 random bits in hex, and a 0 */
 
 struct jm_marked {
 	char mark[JM_MARK_SIZE];
@@ -26,11 +29,20 @@ void jm_mark_text(const char *mark, char *out, size_t size);
 /* Does this process carry the mark itself? */
 bool jm_mark_is_ours(const char *mark);
 
+/* Is the mark one of those in the environment of the process? */
+bool jm_carries_mark(pid_t pid, const char *mark);
+/* Of JM_CASE or its value: "C" of "A:B:C". */
+const char *jm_innermost_mark(const char *marks);
+/* What carries the innermost mark that this process carries itself; false: it carries none. */
+bool jm_marked_like_us(struct jm_marked *ret);
+
 /*
- * Asks all of them to end (SIGTERM), kills them two seconds later, and looks again until there is
- * none. Never a joulemark guard, which ends by itself when it has put settings back. Returns how
+ * Asks all of them but this process to end (SIGTERM), kills them when the time is over, or as soon
+ * as hurry_fd (-1 = none) is readable, and looks again until there is none, for three more seconds
+ * at most. Never a joulemark guard, which ends by itself when it has put settings back. Returns how
  * many there were; ret_names: the first of them, for a sentence.
  */
-int jm_marked_end(const struct jm_marked *m, char *ret_names, size_t size);
+int jm_marked_end(
+	const struct jm_marked *m, int64_t polite_ns, int hurry_fd, char *ret_names, size_t size);
 
 #endif

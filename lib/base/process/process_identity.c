@@ -100,6 +100,15 @@ bool jm_process_stopped(pid_t pid)
 	return state == 'T' || state == 't';
 }
 
+bool jm_is_guard(pid_t pid)
+{
+	static const char guard[] = "joulemark\0guard"; /* with the final NUL */
+	char line[sizeof(guard) + 2];
+
+	return jm_process_file("", pid, "cmdline", line, sizeof(line)) == sizeof(guard) &&
+	       !memcmp(line, guard, sizeof(guard));
+}
+
 void jm_process_command(pid_t pid, char *out, size_t size)
 {
 	size_t n = jm_process_file("", pid, "cmdline", out, size);

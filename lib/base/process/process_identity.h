@@ -30,6 +30,8 @@ bool jm_process_runs(const struct jm_process *p);
 char jm_process_state(pid_t pid);
 /* Is it stopped (SIGSTOP, a debugger)? */
 bool jm_process_stopped(pid_t pid);
+/* A guard of joulemark restores its settings when its client has ended: it must never be killed. */
+bool jm_is_guard(pid_t pid);
 /* Its command line in printable characters, "" when it cannot be read. */
 void jm_process_command(pid_t pid, char *out, size_t size);
 /* "process 123 (sleep 60)" */

@@ -66,13 +66,14 @@ static void know(struct jm_strays *o, pid_t pid)
 	o->n_known++;
 }
 
-void jm_strays_know(struct jm_strays *o, pid_t pid)
+void jm_strays_know(struct jm_strays *o, pid_t pid, const char *mark)
 {
 	know(o, pid);
+	snprintf(o->mark, sizeof(o->mark), "%s", mark);
 }
 
 /* Did it exist before, or is it in the session of a child that did, as a daemon's child whose
- * parent has ended? */
+ * parent has ended? Or has it the mark of one? */
 static bool is_known(const struct jm_strays *o, pid_t pid)
 {
 	pid_t session = getsid(pid);
@@ -80,7 +81,7 @@ static bool is_known(const struct jm_strays *o, pid_t pid)
 	for (int i = 0; i < o->n_known && i < JM_STRAYS_KNOWN; i++)
 		if (o->known[i] == pid || (o->session[i] == session && session != getsid(0)))
 			return true;
-	return false;
+	return *o->mark && jm_carries_mark(pid, o->mark);
 }
 
 static bool was_asked(const struct jm_strays *o, pid_t pid)
@@ -89,21 +90,6 @@ static bool was_asked(const struct jm_strays *o, pid_t pid)
 		if (o->asked[i] == pid)
 			return true;
 	return false;
-}
-
-bool jm_is_guard(pid_t pid)
-{
-	static const char guard[] = "joulemark\0guard"; /* with the final NUL */
-	char path[64], line[sizeof(guard) + 1];
-	size_t n;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
-	f = fopen(path, "re");
-	n = f ? fread(line, 1, sizeof(line), f) : 0;
-	if (f)
-		fclose(f);
-	return n == sizeof(guard) && !memcmp(line, guard, n);
 }
 
 /* Is this adopted process still there? */

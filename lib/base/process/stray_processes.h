@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include "base/ctx.h"
+#include "marked_processes.h"
 
 #define JM_STRAYS_KNOWN 64
 
@@ -20,6 +21,7 @@ struct jm_strays {
 	/* the children that existed before, and their sessions */
 	pid_t known[JM_STRAYS_KNOWN], session[JM_STRAYS_KNOWN];
 	int n_known;
+	char mark[JM_MARK_SIZE]; /* of jm_strays_know; "" = none */
 	/* adopted processes that were asked to end */
 	pid_t asked[JM_STRAYS_KNOWN];
 	int n_asked;
@@ -32,8 +34,9 @@ struct jm_strays {
 
 /* From now on orphans are adopted. Earlier children that have ended are reaped. */
 void jm_strays_begin(struct jm_strays *o, const struct jm_ctx *ctx);
-/* A child of a child, which is left alone although it was started since. */
-void jm_strays_know(struct jm_strays *o, pid_t pid);
+/* A child of a child, which is left alone although it was started since, and so is all that carries
+ * its mark (marked_processes.h): others end it. */
+void jm_strays_know(struct jm_strays *o, pid_t pid, const char *mark);
 enum jm_strays_end { JM_STRAYS_LEAVE, JM_STRAYS_ASK, JM_STRAYS_KILL };
 
 /*
@@ -44,8 +47,5 @@ enum jm_strays_end { JM_STRAYS_LEAVE, JM_STRAYS_ASK, JM_STRAYS_KILL };
  * most; the processes that are left then are logged.
  */
 void jm_strays_end(struct jm_strays *o, enum jm_strays_end how, int hurry_fd);
-
-/* A guard of joulemark restores its settings when its client has ended: it must never be killed. */
-bool jm_is_guard(pid_t pid);
 
 #endif

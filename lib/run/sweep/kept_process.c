@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kept_process.h"
+#include "base/process/process_group.h"
 #include "run/workload.h"
 
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define END_MS 10000
+#define END_NS (10 * JM_SECOND)
 
 /* Its command and its environment; NULL: the case uses none. To be freed. */
 static char *use_of(const json_t *parameters)
@@ -30,19 +30,20 @@ static char *use_of(const json_t *parameters)
 	return text;
 }
 
-static bool has_ended(const struct jm_kept_process *k, int ms)
+static bool has_ended(const struct jm_kept_process *k)
 {
 	struct pollfd p = {.fd = k->pidfd, .events = POLLIN};
 
-	return p.fd < 0 || poll(&p, 1, ms) > 0;
+	return p.fd < 0 || poll(&p, 1, 0) > 0;
 }
 
-static void end_marked(const struct jm_kept_process *k)
+/* What its group has left, in groups of their own. */
+static void end_marked(const struct jm_kept_process *k, int64_t polite_ns, int hurry_fd)
 {
 	char names[1];
 
 	if (k->reaper.pid > 0)
-		jm_marked_end(&k->reaper.marked, names, sizeof(names));
+		jm_marked_end(&k->reaper.marked, polite_ns, hurry_fd, names, sizeof(names));
 }
 
 static void forget(struct jm_kept_process *k)
@@ -56,18 +57,18 @@ static void forget(struct jm_kept_process *k)
 }
 
 bool jm_kept_process_for(struct jm_kept_process *k, struct jm_ctx *ctx, const char *program,
-	const json_t *parameters, pid_t *ret_pid)
+	const json_t *parameters, int hurry_fd, pid_t *ret_pid)
 {
 	char *what = use_of(parameters);
 
 	if (k->what && (!what || strcmp(k->what, what)))
-		jm_kept_process_end(k);
+		jm_kept_process_end(k, hurry_fd);
 	if (what && !k->what)
 		jm_case_reaper_start(ctx, program, &k->reaper);
 	free(k->what);
 	k->what = what;
-	if (k->pid && has_ended(k, 0)) {
-		end_marked(k); /* what it has left */
+	if (k->pid && has_ended(k)) {
+		end_marked(k, END_NS, hurry_fd);
 		forget(k);
 	}
 	*ret_pid = k->pid;
@@ -81,13 +82,13 @@ void jm_kept_process_take(struct jm_kept_process *k, pid_t pid)
 	k->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 }
 
-void jm_kept_process_end(struct jm_kept_process *k)
+void jm_kept_process_end(struct jm_kept_process *k, int hurry_fd)
 {
-	if (k->pid && !has_ended(k, 0)) {
-		kill(-k->pid, SIGTERM);
-		has_ended(k, END_MS);
-	}
-	end_marked(k);
+	int64_t left = END_NS;
+
+	if (k->pid && !has_ended(k))
+		left = jm_group_end(k->pid, END_NS, hurry_fd);
+	end_marked(k, left > JM_MARK_POLITE ? left : JM_MARK_POLITE, hurry_fd);
 	forget(k);
 	jm_case_reaper_stop(&k->reaper);
 	free(k->what);

@@ -25,13 +25,17 @@ struct jm_kept_process {
 /*
  * Before a case with these parameters: ends the process if the case uses none, or another one.
  * True: the case uses one, *ret_pid, or may start it (0), with reaper.variable in the environment
- * of its worker. program: as of jm_case_reaper_start.
+ * of its worker. program: as of jm_case_reaper_start; hurry_fd: as of jm_kept_process_end.
  */
 bool jm_kept_process_for(struct jm_kept_process *k, struct jm_ctx *ctx, const char *program,
-	const json_t *parameters, pid_t *ret_pid);
+	const json_t *parameters, int hurry_fd, pid_t *ret_pid);
 /* The process that the case has started; the one before it has ended. */
 void jm_kept_process_take(struct jm_kept_process *k, pid_t pid);
-/* SIGTERM to its group and, 10 s later, SIGKILL to all that carry its mark. Takes a zeroed one. */
-void jm_kept_process_end(struct jm_kept_process *k);
+/*
+ * SIGTERM to its group and, when that has ended, to all else that carries its mark; SIGKILL 10 s
+ * after the first, but at least 2 s after the second, or as soon as hurry_fd (-1 = none) is
+ * readable. Takes a zeroed one.
+ */
+void jm_kept_process_end(struct jm_kept_process *k, int hurry_fd);
 
 #endif

@@ -70,6 +70,15 @@ static bool cancelled(const struct run *r)
 	return r->o->cancel_fd >= 0 && poll(&p, 1, 0) > 0;
 }
 
+/* The signal that has ended the run, if no case has read it: the next one hurries. */
+static void take_first(const struct run *r)
+{
+	char bytes[256]; /* at least one signalfd_siginfo */
+
+	if (!r->asked && cancelled(r) && read(r->o->cancel_fd, bytes, sizeof(bytes)) < 0)
+		jm_log(r->ctx, JM_WARNING, "The signal that ends the run cannot be read.");
+}
+
 /* ---- settings ---- */
 
 static int restart_guard(struct run *r, struct jm_err *err)
@@ -182,8 +191,8 @@ static int run_worker(struct run *r, const struct turn *t, json_t *job, bool gua
 {
 	struct watcher watcher = {r, t};
 	pid_t kept;
-	bool keeps = !r->o->agents &&
-		     jm_kept_process_for(&r->kept, r->ctx, r->o->program, t->c->parameters, &kept);
+	bool keeps = !r->o->agents && jm_kept_process_for(&r->kept, r->ctx, r->o->program,
+					      t->c->parameters, r->o->cancel_fd, &kept);
 	const json_t *how = json_object_get(r->plan->request, "how");
 	struct jm_case_options o = {.program = r->o->program,
 		.job = job,
@@ -536,7 +545,9 @@ int jm_run_plan(struct jm_ctx *ctx, const struct jm_run_options *options, struct
 	rc = put_back_others(&r, err);
 	if (!rc)
 		rc = run_blocks(&r, err);
-	jm_kept_process_end(&r.kept);
+	if (rc)
+		take_first(&r);
+	jm_kept_process_end(&r.kept, options->cancel_fd);
 	for (size_t i = 0; i < n; i++) {
 		if (r.slots[i])
 			json_array_append_new(records, r.slots[i]);

@@ -182,7 +182,7 @@ static void remove_record(struct jm_ctx *ctx, const char *mark)
 static void end_marked(struct jm_ctx *ctx, const struct jm_marked *m)
 {
 	char names[400];
-	int n = jm_marked_end(m, names, sizeof(names));
+	int n = jm_marked_end(m, JM_MARK_POLITE, -1, names, sizeof(names));
 
 	remove_record(ctx, m->mark);
 	if (n)

@@ -238,13 +238,19 @@ static void on_phase(struct jm__child *c, const json_t *json)
 	jm__stop_workers(c, rc == JM_EGONE ? JM__WATCHED_GONE : JM__REFUSED);
 }
 
+/* A process that others end, and all that it has started, is none of the case. */
+static void leave_alone(struct jm__child *c, pid_t pid)
+{
+	jm_strays_know(&c->strays, pid, c->o->variable ? jm_innermost_mark(c->o->variable) : "");
+}
+
 static void on_keep(struct jm__child *c, const json_t *json)
 {
 	pid_t pid = (pid_t)json_integer_value(json_object_get(json, "pid"));
 
 	if (pid <= 1 || !c->o->keep)
 		return;
-	jm_strays_know(&c->strays, pid);
+	leave_alone(c, pid);
 	c->o->keep(c->o->arg, pid);
 }
 
@@ -451,12 +457,15 @@ static void release(struct jm__child *c)
 
 static int run_child(struct jm__child *c, struct jm_err *err)
 {
+	pid_t kept = (pid_t)json_integer_value(json_object_get(c->o->job, "kept"));
 	int rc;
 
 	/* the reaper starts before the search for stray processes, or it would be treated as one */
 	if (json_object_get(json_object_get(c->o->job, "parameters"), "command"))
 		jm_case_reaper_start(c->ctx, c->o->program, &c->reaper);
 	jm_strays_begin(&c->strays, c->ctx);
+	if (kept > 0)
+		leave_alone(c, kept);
 	rc = start(c, err);
 	if (rc) {
 		jm_strays_end(&c->strays, JM_STRAYS_LEAVE, -1);

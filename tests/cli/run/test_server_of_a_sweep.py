@@ -28,6 +28,15 @@ def answers(port):
         return s.connect_ex(("127.0.0.1", port)) == 0
 
 
+def runs(pid):
+    """One that has ended and was not reaped does not."""
+    stat = pathlib.Path(f"/proc/{pid}/stat")
+    try:
+        return stat.read_text(encoding="utf-8", errors="replace").rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 class Starts:
     """A command that starts the server, and the process ids of the servers that it has started."""
 
@@ -113,3 +122,91 @@ def test_nothing_is_left_after_a_signal(starts, number):
         run.kill()
         run.wait()
     assert wait_for(lambda: not starts.left())
+
+
+# a server that notes each SIGTERM, takes so many seconds to end, and, if it is mute, gives its models once
+SLOW = """
+import os, runpy, signal, sys, time
+note, seconds, mute, peer, *rest = sys.argv[1:]
+
+def say(word):
+    with open(note, "a") as f:
+        f.write(word + " ")
+
+def end(*_):
+    say("term")
+    time.sleep(float(seconds))
+    say("ended")
+    os._exit(0)
+
+signal.signal(signal.SIGTERM, end)
+sys.argv = [peer, *rest]
+own = runpy.run_path(peer)
+ask, asked = own["Handler"].do_GET, []
+
+def do_get(self):
+    asked.append(1)
+    if mute == "mute" and len(asked) > 1:
+        self.close_connection = True
+    else:
+        ask(self)
+
+own["Handler"].do_GET = do_get
+own["Server"](int(rest[0]), rest[1], []).serve_forever()
+"""
+
+
+def slow(starts, seconds, mute="no"):
+    """The command of such a server; what it notes is in the file of that name."""
+    folder = starts.file.parent
+    (folder / "slow.py").write_text(SLOW, encoding="utf-8")
+    return f"{sys.executable} {folder}/slow.py {folder}/note {seconds} {mute} {PEER} {starts.port} {starts.log}"
+
+
+def note(starts):
+    file = starts.file.parent / "note"
+    return file.read_text().split() if file.exists() else []
+
+
+@pytest.mark.parametrize("form", ["cd /tmp; {}; true", "setsid {} & wait"])
+def test_a_server_behind_a_shell_has_its_time_to_end(starts, form):
+    records("--url", starts.url, "--start", form.format(slow(starts, 3)), "--rate", "40", "--seconds", "0.3")
+    assert note(starts) == ["term", "ended"]
+
+
+def test_a_second_interrupt_ends_the_server_at_once(starts):
+    run = subprocess.Popen([BIN, *SWEEP, "--url", starts.url, "--start", "exec " + slow(starts, 8), "--rate", "40", "--seconds", "1000"],
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        assert wait_for(lambda: starts.log.exists() and starts.log.stat().st_size > 0)
+        run.send_signal(signal.SIGINT)
+        assert wait_for(lambda: note(starts))
+        run.send_signal(signal.SIGINT)
+        run.wait(240)
+    finally:
+        run.kill()
+        run.wait()
+    assert note(starts) == ["term"]
+
+
+def test_a_mute_server_gives_its_port_back(starts):
+    """Also where a process in a session of its own holds it."""
+    command = starts.command(first=f"echo $$ >>{starts.file}; setsid {slow(starts, 0, 'mute')} & wait; exit")
+    both = records("--url", starts.url, "--start", command, "--rate", "40,60", "--seconds", "0.3")
+    assert [r["serving"]["server"]["start_s"] is None for r in both] == [False, False]
+    assert note(starts) == ["term", "ended"]
+
+
+def test_a_stopped_case_leaves_the_helpers_of_the_server(starts):
+    file = starts.file.parent / "helper"
+    helper = f"(setsid sh -c 'echo $$ >>{file}; exec sleep 1000' &)"
+    run = subprocess.Popen([BIN, *SWEEP, "--url", starts.url, "--start", starts.command(before=helper), "--rate", "40,60", "--seconds",
+                            "1000", "--timeout", "2s"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        assert wait_for(lambda: starts.pids() and file.exists() and file.read_text().endswith("\n"))
+        pid = int(file.read_text().split()[0])
+        assert wait_for(lambda: not runs(pid)) and not runs(starts.pids()[0]), "it ended before the server"
+        run.wait(240)
+    finally:
+        run.kill()
+        run.wait()
