@@ -187,13 +187,21 @@ static int check_blocks(const struct cut *c, struct jm_err *err)
 	const struct jm_graph *g = c->g;
 	const char *with = jm_graph_chunks(g) > 1 ? " with --pp-chunks" : "";
 
+	if (!g->n_blocks)
+		return jm_err_set(err, JM_ERANGE,
+			"--pp %d cannot divide this model, which has no blocks.", g->pp);
+	if (g->last_blocks >= g->n_blocks)
+		return jm_err_set(err, JM_ERANGE,
+			"--pp-last %d leaves none of the %d blocks of the model to the other "
+			"%s of --pp %d%s; give fewer.",
+			g->last_blocks, g->n_blocks, c->parts > 2 ? "parts" : "part", g->pp, with);
 	if (g->last_blocks && g->n_blocks - g->last_blocks < c->parts - 1)
 		return jm_err_set(err, JM_ERANGE,
 			"--pp-last %d leaves %d of the %d blocks of the model to the other %d "
 			"parts of --pp %d%s; give fewer.",
 			g->last_blocks, g->n_blocks - g->last_blocks, g->n_blocks, c->parts - 1,
 			g->pp, with);
-	if (!g->n_blocks || (!g->last_blocks && g->n_blocks % c->parts))
+	if (!g->last_blocks && g->n_blocks % c->parts)
 		return jm_err_set(err, JM_ERANGE,
 			"--pp %d%s does not divide the %d blocks of the model into stages of equal "
 			"size; give a divisor, or the blocks of the last part by --pp-last.",

@@ -24,6 +24,8 @@ static const struct jm_key window_keys[] = {
 	{POSITIVE("tokens_in", JM_KEY_OPTIONAL),
 		.meaning = "of the prompts whose first token was made in it"},
 	{POSITIVE("tokens_out", 0), .meaning = "that were made in it"},
+	{COUNT("tokens_first", JM_KEY_OPTIONAL),
+		.meaning = "of these, the first ones of their answers"},
 	{POSITIVE("joules_per_output_token", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "J",
 		.meaning = "energy of the window by tokens_out"},
 	{POSITIVE("joules_per_token", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "J",
@@ -65,7 +67,7 @@ static const struct jm_key split_keys[] = {
 	{POSITIVE("joules_per_input_token", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "J",
 		.meaning = "joules_prefill by tokens_in of the window"},
 	{POSITIVE("joules_per_output_token", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "J",
-		.meaning = "joules_decode by tokens_out of the window"},
+		.meaning = "joules_decode by tokens_out less tokens_first of the window"},
 	{0},
 };
 

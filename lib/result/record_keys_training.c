@@ -67,14 +67,18 @@ const struct jm_key jm__data_keys[] = {
 	{COUNT("corrupt", 0), .meaning = "files that could not be read and were skipped"},
 	{POSITIVE("decode_s", 0), .unit = "s",
 		.meaning = "of reading, decoding and cropping, summed over threads"},
+	{POSITIVE("decode_cpu_s", JM_KEY_OPTIONAL), .unit = "s",
+		.meaning = "processor time of these threads in decode_s, which also has the time "
+			   "that they waited for a processor or for files"},
 	{POSITIVE("wait_s", 0), .unit = "s", .meaning = "that steps waited for pictures"},
 	{POSITIVE("machine_cpu_s", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "s",
-		.meaning = "processor time of all that ran on the machine in setup, warmup, steady "
-			   "and verify; null = unknown"},
+		.meaning = "processor time of all that ran on the machine in setup, settle, "
+			   "warmup, steady and verify; null = unknown"},
 	{POSITIVE("host_joules", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "J",
-		.meaning = "energy of the processor packages in these phases x decode_s / "
-			   "machine_cpu_s: always an estimate; null = no meter of the packages, or "
-			   "one is unknown"},
+		.meaning = "energy of the processor packages in these phases x decode_cpu_s / "
+			   "machine_cpu_s: always an estimate; null = no meter of the packages, "
+			   "one is unknown, decode_cpu_s is not less than machine_cpu_s, or "
+			   "several ranks loaded"},
 	{COUNT("threads", 0), .meaning = "that read pictures"},
 	{POSITIVE("load_per_s", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "1/s",
 		.meaning = "threads x decoded / decode_s: what they could load; null = nothing"},

@@ -35,12 +35,13 @@ struct jm_serving_split jm_serving_split_of(const json_t *record, double add_wat
 	double share = jm_json_real_of(split, "prefill");
 	struct jm_serving_energy e = jm_serving_energy_of(record, add_watts);
 	double prefill = e.joules * share, decode = e.joules - prefill;
+	double later = jm_json_real_of(w, "tokens_out") - jm_json_real_of(w, "tokens_first");
 
 	return (struct jm_serving_split){.prefill = prefill,
 		.decode = decode,
 		.error = e.joules * (jm_json_real_of(split, "prefill_high") - share),
 		.input_token = each(prefill, jm_json_real_of(w, "tokens_in")),
-		.output_token = each(decode, jm_json_real_of(w, "tokens_out"))};
+		.output_token = each(decode, later)};
 }
 
 static void add_split(json_t *record)

@@ -21,7 +21,7 @@ struct jm_serving_energy {
 struct jm_serving_split {
 	double prefill, decode, error; /* error: of both, ±, to the bounds of the model */
 	double input_token;	       /* prefill by the tokens of prompts that were read */
-	double output_token;	       /* decode by the tokens of answers that were made */
+	double output_token;	       /* decode by the tokens after the first that were made */
 };
 
 struct jm_serving_split jm_serving_split_of(const json_t *record, double add_watts);

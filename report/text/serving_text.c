@@ -136,8 +136,8 @@ static int split_runs(const struct jm_grouping *g, const struct jm_group_series 
 
 static int split_titles(struct jm_grid *grid, int first, struct jm_err *err)
 {
-	static const char *const titles[SPLITS] = {
-		"J of prompts", "J of answers", "±", "J/token of a prompt", "J/token of an answer"};
+	static const char *const titles[SPLITS] = {"J of prompts", "J of answers", "±",
+		"J/token of a prompt", "J/token after the first"};
 	int rc = 0;
 
 	for (int k = 0; k < SPLITS && !rc; k++)

@@ -59,6 +59,7 @@ def test_learns_three_colours(folders):
     assert all(e["samples"] == 20 and e["accuracy"] == e["right"] / 20 for e in evaluations)
     assert evaluations[-1]["right"] == 20
     assert data["decode_s"] > 0 and data["bytes"] > 0 and data["corrupt"] == 0 and data["decoded"] >= 30 * 6 + 20 * 6
+    assert 0 < data["decode_cpu_s"] <= 1.01 * data["decode_s"]
     assert data["machine_cpu_s"] > 0 and data["host_joules"] is None  # no meter
 
 
@@ -66,8 +67,8 @@ def test_loading_has_a_share_of_the_packages(folders):
     record = run(folders, "--steps", 20, model=[word if word != "null" else "estimate:core=10,idle=5" for word in NARROW])
     package = [m["id"] for m in record["meters"] if m["scope"] == "package"]
     joules = sum(m["joules"] for phase in record["phases"] for m in phase["meters"] if m["id"] in package)
-    share = record["data"]["decode_s"] / record["data"]["machine_cpu_s"]
-    assert record["data"]["host_joules"] == pytest.approx(joules * min(share, 1), rel=1e-9) and joules > 0
+    share = record["data"]["decode_cpu_s"] / record["data"]["machine_cpu_s"]
+    assert record["data"]["host_joules"] == pytest.approx(joules * share, rel=1e-9) and joules > 0 and 0 < share < 1
 
 
 def test_report_has_top1(folders):

@@ -434,15 +434,17 @@ static json_t *p99_in_bounds(const struct jm_answers *a)
 static json_t *window_json(const struct jm_answers *a)
 {
 	const struct jm_work_window *w = &a->window;
-	json_int_t done = 0, in = 0;
+	json_int_t done = 0, in = 0, first = 0;
 	json_t *json;
 
 	if (!has_window(a))
 		return json_null();
 	for (int i = 0; i < a->n; i++) {
 		done += is_covered(a, &a->answer[i]);
-		if (is_within(w, a->answer[i].first) && !a->answer[i].back)
-			in += a->answer[i].input;
+		if (!is_within(w, a->answer[i].first))
+			continue;
+		first++;
+		in += a->answer[i].back ? 0 : a->answer[i].input;
 	}
 	json = json_object();
 	jm_json_set_number(&json, "begin_s", seconds(first_arrival(a), w->t0_ns));
@@ -451,6 +453,7 @@ static json_t *window_json(const struct jm_answers *a)
 	jm_json_set_int(&json, "requests_failed", failures(a));
 	jm_json_set_int(&json, "tokens_in", in);
 	jm_json_set_number(&json, "tokens_out", w->items);
+	jm_json_set_int(&json, "tokens_first", first);
 	return json;
 }
 

@@ -65,7 +65,8 @@ static int64_t number_of(const struct jm_picture_loader *l, int64_t k)
 /* ---- a sample -------------------------------------------------------------------------------- */
 
 struct done {
-	int64_t pictures, by[JM_PICTURE_BY_COUNT], engine_failed, bytes, corrupt, fillers, ns;
+	int64_t pictures, by[JM_PICTURE_BY_COUNT], engine_failed, bytes, corrupt, fillers, ns,
+		cpu_ns;
 };
 
 /* What a thread keeps from picture to picture. */
@@ -249,6 +250,7 @@ static void add_cost(struct jm_picture_loader *l, const struct done *done)
 	l->cost.bytes += done->bytes;
 	l->cost.corrupt += done->corrupt;
 	l->cost.decode_s += 1e-9 * (double)done->ns;
+	l->cost.decode_cpu_s += 1e-9 * (double)done->cpu_ns;
 }
 
 /* The slot of batch k, which is begun with its first sample. */
@@ -266,11 +268,12 @@ static int make_some(struct jm_picture_loader *l, int64_t k, int64_t b, int64_t 
 	struct maker *m, struct slot *slot, struct done *done, struct jm_err *err)
 {
 	int64_t begun = jm_clock_now(jm_clock_real()), first = number_of(l, k) * l->way.batch;
-	int64_t failed = jm_picture_engine_failed(&m->decoder);
+	int64_t failed = jm_picture_engine_failed(&m->decoder), cpu = jm_clock_thread();
 	int code = 0;
 
 	for (; b < end && !code; b++)
 		code = make(l, first + b, m, b, slot, done, err);
+	done->cpu_ns = jm_clock_thread() - cpu;
 	done->ns = jm_clock_now(jm_clock_real()) - begun;
 	done->engine_failed = jm_picture_engine_failed(&m->decoder) - failed;
 	return code;

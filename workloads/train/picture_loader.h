@@ -55,10 +55,11 @@ struct jm_loader_cost {
 	int64_t engine_failed;		 /* the GPU's engine for JPEG did, at pictures */
 	int64_t bytes;			 /* of their files */
 	int64_t corrupt;		 /* files that could not be read */
-	int64_t fillers; /* of the samples that were taken: not the picture of their place */
-	double decode_s; /* of all threads: reading, decoding, cropping */
-	double wait_s;	 /* that jm_picture_loader_take waited */
-	int depth;	 /* batches that may be prepared ahead */
+	int64_t fillers;     /* of the samples that were taken: not the picture of their place */
+	double decode_s;     /* of all threads: reading, decoding, cropping */
+	double decode_cpu_s; /* the processor time of these threads in it */
+	double wait_s;	     /* that jm_picture_loader_take waited */
+	int depth;	     /* batches that may be prepared ahead */
 };
 
 struct jm_picture_loader;

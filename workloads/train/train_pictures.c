@@ -403,6 +403,7 @@ static struct jm_loader_cost cost_of(const struct jm_train_pictures *p)
 	c.bytes += e.bytes;
 	c.corrupt += e.corrupt;
 	c.decode_s += e.decode_s;
+	c.decode_cpu_s += e.decode_cpu_s;
 	c.wait_s += e.wait_s;
 	return c;
 }
@@ -436,6 +437,7 @@ void jm_train_pictures_keep(struct train *s)
 	jm_json_set_int(&data, "bytes", c.bytes);
 	jm_json_set_int(&data, "corrupt", c.corrupt);
 	jm_json_set_number(&data, "decode_s", c.decode_s);
+	jm_json_set_number(&data, "decode_cpu_s", c.decode_cpu_s);
 	jm_json_set_number(&data, "wait_s", c.wait_s);
 	jm_json_set_int(&data, "threads", threads);
 	jm_json_set_number(&data, "load_per_s", rate);

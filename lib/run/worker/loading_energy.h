@@ -7,9 +7,9 @@
 
 /*
  * Adds data.machine_cpu_s and data.host_joules to a record with `data`: the energy of the topmost
- * meters of processor packages in setup, warmup, steady and verify, by the share of the loader's
- * threads (data.decode_s) in the machine's processor time. machine_cpu_s: since the work began, in
- * seconds. Unknown is null.
+ * meters of processor packages in setup, settle, warmup, steady and verify, by the share of the
+ * loader's threads (data.decode_cpu_s) in the machine's processor time. machine_cpu_s: in these
+ * phases, in seconds. Unknown is null, as are the joules with several ranks: `data` is of one.
  */
 void jm__loading_energy(json_t *record, const struct jm_meters *set, double machine_cpu_s);
 

@@ -173,6 +173,7 @@ static int choose_clock(struct jm__worker *w, struct jm_err *err)
 
 static int work(struct jm__worker *w, struct jm_err *err)
 {
+	double machine_s;
 	int rc;
 
 	jm_sleeper_init(&w->sleeper, w->ctx->clock);
@@ -185,9 +186,10 @@ static int work(struct jm__worker *w, struct jm_err *err)
 		jm_session_began(w->session); /* changes and phases count from the same time */
 	if (json_object_get(w->parameters, "command"))
 		return jm__worker_command(w, err);
-	w->machine_begin_s = jm_machine_cpu_s(w->ctx);
+	machine_s = jm_machine_cpu_s(w->ctx);
 	jm_outer_marks_open(&w->outer, w->ctx);
 	rc = jm__worker_native(w, err);
+	w->machine_cpu_s = jm_machine_cpu_s(w->ctx) - machine_s;
 	jm_outer_marks_close(&w->outer);
 	return rc;
 }
@@ -216,8 +218,7 @@ static int add_report(struct jm__worker *w, struct jm_err *err)
 	jm_record_serving_energy(w->record);
 	jm_record_until_energy(w->record);
 	jm_record_overlap_energy(w->record);
-	jm__loading_energy(w->record, jm_session_meters(w->session),
-		jm_machine_cpu_s(w->ctx) - w->machine_begin_s);
+	jm__loading_energy(w->record, jm_session_meters(w->session), w->machine_cpu_s);
 	jm__pace_record(w);
 	jm__worker_record_settings(w);
 	return jm_record_judge_settings(w->record, w->session, w->main_phase, err);

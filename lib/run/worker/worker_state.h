@@ -49,7 +49,7 @@ struct jm__worker {
 	const char *unit;	       /* of an item, for the progress; NULL = "item" */
 	int rank, world;	       /* of the gang; 0 of 1: alone */
 	bool measures;		       /* for its host */
-	double machine_begin_s;	       /* the machine's processor time before native work */
+	double machine_cpu_s;	       /* the machine's processor time in native work */
 	jm_affinity_fn *find_affinity; /* NULL = nothing is bound */
 	json_t *affinity;	       /* what it answered */
 	cpu_set_t found_cpus;	       /* what this thread could use before */

@@ -7,9 +7,11 @@
 #include "workloads/train/sample_order.h"
 
 #include <math.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define N     23
@@ -137,6 +139,52 @@ static void test_depth_grows_to_the_memory(void **state)
 		jm_picture_loader_close(l);
 	}
 	jm_data_set_close(&set);
+}
+
+static double process_cpu_s(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+	return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Of 8 threads on one core, which mostly wait for it: they compute no longer than the process. */
+static void test_waiting_is_not_processor_time(void **state)
+{
+	enum { SIZE = 384, SAMPLES = 32 };
+	float *pixels = malloc((size_t)SAMPLES * 3 * SIZE * SIZE * sizeof(*pixels));
+	struct jm_loader_cost cost;
+	struct jm_picture_loader *l;
+	struct jm_loader_way way;
+	struct jm_data_set set;
+	struct jm_err err = JM_ERR_INIT;
+	int32_t target[SAMPLES];
+	cpu_set_t all, one;
+	double begun;
+
+	(void)state;
+	make_set(&set);
+	way = way_of(&set, 8);
+	way.crop.size = SIZE;
+	way.crop.kind = JM_CROP_RANDOM;
+	way.part[0].bytes = 3 * SIZE * SIZE * sizeof(*pixels);
+	way.batch = SAMPLES;
+	assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
+	CPU_ZERO(&one);
+	CPU_SET(sched_getcpu(), &one);
+	assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+	begun = process_cpu_s();
+	l = open_loader(&way);
+	for (int64_t k = 0; k < 3; k++)
+		assert_ok(jm_picture_loader_take(l, k, (void *[]){pixels, target}, &err), err);
+	cost = jm_picture_loader_cost(l);
+	assert_true(cost.decode_cpu_s > 0 && cost.decode_cpu_s <= 1.01 * cost.decode_s);
+	assert_true(cost.decode_cpu_s <= process_cpu_s() - begun);
+	jm_picture_loader_close(l);
+	assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
+	jm_data_set_close(&set);
+	free(pixels);
 }
 
 static void test_order_is_a_permutation(void **state)
@@ -507,6 +555,7 @@ int main(void)
 		cmocka_unit_test(test_groups_are_sorted_by_length),
 		cmocka_unit_test(test_groups_depend_on_seed_alone),
 		cmocka_unit_test(test_depth_grows_to_the_memory),
+		cmocka_unit_test(test_waiting_is_not_processor_time),
 		cmocka_unit_test(test_epochs_and_evaluations_have_all),
 		cmocka_unit_test(test_resizes_by_triangles), cmocka_unit_test(test_part_is_enough),
 		cmocka_unit_test(test_smaller_decoding_is_near)};
