@@ -65,7 +65,7 @@ def test_losses_are_those_of_the_uninterrupted_run(kind, tmp_path):
     step = int(notes(file)["step"])
     assert step % 3 == 0 and step > 0
     more = run(kind, "--steps", ENOUGH, "--continue", file)
-    whole = run(kind, "--steps", step + ENOUGH)
+    whole = run(kind, "--steps", step + ENOUGH, "--checkpoint", tmp_path / "another", "--checkpoint-every", 1000)
     assert more["weights"] == {"from": None, "bytes": 0, "load_s": 0, "new_top": False, "continued": str(file), "first_step": step}
     assert len(more["step_series"]["loss"]) == ENOUGH
     assert more["loss_last"] == whole["loss_last"]
