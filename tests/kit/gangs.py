@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks of a small training, watched from outside."""
 import ctypes
+import json
 import os
 import random
+import signal
 import subprocess
 import time
 import weakref
@@ -107,3 +109,18 @@ class Running:
 
     def nothing_is_left(self):
         return wait_for(lambda: not processes_of(self.mark))
+
+
+def interrupted_record(out, *words, **how):
+    """The record of a gang of two that got Ctrl-C in its measured steps, and what it said. No process is left."""
+    for pause in (0.5, 5, 40):
+        gang = Running(2, *words, "--json", out, **how)
+        assert gang.is_at_work()
+        time.sleep(pause)
+        os.kill(gang.process.pid, signal.SIGINT)
+        status, err, _ = gang.ended()
+        assert status == 130, err
+        if out.exists():  # else a slow machine had not come to the first measured step
+            break
+    assert gang.nothing_is_left()
+    return json.loads(out.read_text()), err

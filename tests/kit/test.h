@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 /* */
@@ -28,6 +29,16 @@
 		if (!(fabs(a_ - b_) <= (tolerance)))                                               \
 			fail_msg("%s is %.17g, not %.17g", #a, a_, b_);                            \
 	} while (0)
+
+/* Backends are those of tests/peers from here on, not those that were built for use. */
+static inline void use_peer_backends(void)
+{
+	const char *build = getenv("JM_BUILD");
+	char folder[4096];
+
+	snprintf(folder, sizeof(folder), "%s/tests/peers", build ? build : "build");
+	setenv("JM_BACKENDS", folder, 1);
+}
 
 /* An error is a code and one whole sentence: a capital or a quoted word first, a full stop last. */
 static inline void assert_sentence(const struct jm_err *err, int code)

@@ -12,7 +12,7 @@ import time
 import numpy
 import pytest
 
-from gangs import Running, devices
+from gangs import Running, devices, interrupted_record
 from jm import BIN, BUILD, HANGS_S
 from runs import FAILED, one
 from serving import SERVE
@@ -49,8 +49,11 @@ def sums_are_those_of_the_ranks(r, rows, n):
 def test_answers_do_not_depend_on_the_rank(tmp_path, device, more):
     options = ["--requests", "24", "--steps", "40", *LENGTHS, *more]
     _, _, alone = served(tmp_path, *options, ranks=1, device=device)
-    r, rows, shared = served(tmp_path, *options, ranks=3, device=device)
-    sums_are_those_of_the_ranks(r, rows, 3)
+    for _ in range(6):
+        r, rows, shared = served(tmp_path, *options, ranks=3, device=device)
+        sums_are_those_of_the_ranks(r, rows, 3)
+        if min(share["requests_done"] for share in r["serving"]["ranks"]) > 0:  # else a busy machine had let one rank wait
+            break
     common = set(alone) & set(shared)
     assert set(range(24)) <= common
     for i in common:
@@ -156,17 +159,7 @@ def test_a_rank_that_does_not_come_is_named():
 
 
 def test_ctrl_c_keeps_the_result_of_all(tmp_path):
-    out = tmp_path / "r.json"
-    for pause in (0.5, 5, 40):
-        gang = Running(2, *LENGTHS, "--json", out, work=SERVE)
-        assert gang.is_at_work()
-        time.sleep(pause)
-        os.kill(gang.process.pid, signal.SIGINT)
-        status, err, _ = gang.ended()
-        assert status == 130, err
-        if out.exists():  # else a slow machine had not come to the first measured step
-            break
-    r = json.loads(out.read_text())
+    r, _ = interrupted_record(tmp_path / "r.json", *LENGTHS, work=SERVE)
     assert r["interrupted"] is True and r["verified"] is True
     assert sum(share["requests_done"] for share in r["serving"]["ranks"]) == r["serving"]["requests_done"] > 0
 

@@ -138,8 +138,8 @@ void cuda_image_layouts(const struct jm_group *group, int from, struct jm_choice
 	}
 }
 
-static int choices_image(struct cuda_dev *dev, const struct jm_group *group,
-	struct jm_choice *choice, struct jm_err *err)
+int cuda_image_choices(struct cuda_dev *dev, const struct jm_group *group, struct jm_choice *choice,
+	struct jm_err *err)
 {
 	(void)dev;
 	(void)err;
@@ -166,7 +166,7 @@ static int choices_bn(struct cuda_dev *dev, const struct jm_group *group, struct
 	choice->scratch = group->node[0]->op == JM_OP_BN_APPLY ? 0 : scratch_bn(group);
 	choice->scratch *= pair ? 2 : 1;
 	choice->saved = mask_bytes(group->node[group->n_nodes - 1]);
-	return choices_image(dev, group, choice, err);
+	return cuda_image_choices(dev, group, choice, err);
 }
 
 /* ---- batch norm ------------------------------------------------------------------------------ */
@@ -403,7 +403,7 @@ static int choices_maxpool(struct cuda_dev *dev, const struct jm_group *group,
 
 	if (n->attr.pool.kernel[0] * n->attr.pool.kernel[1] <= SCHAR_MAX)
 		choice->saved = (size_t)jm_tensor_count(n->out[0]);
-	return choices_image(dev, group, choice, err);
+	return cuda_image_choices(dev, group, choice, err);
 }
 
 /* Means of 3 x 3 pixels around each pixel: a filter for each channel, which is its own gradient. */
@@ -549,13 +549,17 @@ const struct cuda_op cuda_ops_image[] = {
 	{{JM_OP_BN_APPLY}, 1, takes_images, choices_bn, NULL, NULL, run_apply, NULL},
 	{{JM_OP_BN_GRAD}, 1, takes_images, choices_bn, NULL, NULL, run_bn_grad, NULL},
 	{{JM_OP_MAXPOOL}, 1, takes_images, choices_maxpool, NULL, NULL, run_pool, NULL},
-	{{JM_OP_MAXPOOL_GRAD}, 1, takes_images, choices_image, NULL, NULL, run_pool_grad, NULL},
-	{{JM_OP_UPSAMPLE, JM_OP_ADD}, 2, takes_shift, choices_image, NULL, NULL, run_shift, NULL},
-	{{JM_OP_UPSAMPLE}, 1, takes_images, choices_image, NULL, NULL, run_upsample, NULL},
-	{{JM_OP_UPSAMPLE_GRAD}, 1, takes_images, choices_image, NULL, NULL, run_upsample, NULL},
-	{{JM_OP_AVGPOOL}, 1, takes_images, choices_image, NULL, NULL, run_pool, NULL},
-	{{JM_OP_AVGPOOL_GRAD}, 1, takes_images, choices_image, NULL, NULL, run_pool_grad, NULL},
-	{{JM_OP_GAP}, 1, takes_gap, choices_image, NULL, NULL, run_gap, NULL},
-	{{JM_OP_GAP_GRAD}, 1, takes_gap, choices_image, NULL, NULL, run_gap, NULL},
+	{{JM_OP_MAXPOOL_GRAD}, 1, takes_images, cuda_image_choices, NULL, NULL, run_pool_grad,
+		NULL},
+	{{JM_OP_UPSAMPLE, JM_OP_ADD}, 2, takes_shift, cuda_image_choices, NULL, NULL, run_shift,
+		NULL},
+	{{JM_OP_UPSAMPLE}, 1, takes_images, cuda_image_choices, NULL, NULL, run_upsample, NULL},
+	{{JM_OP_UPSAMPLE_GRAD}, 1, takes_images, cuda_image_choices, NULL, NULL, run_upsample,
+		NULL},
+	{{JM_OP_AVGPOOL}, 1, takes_images, cuda_image_choices, NULL, NULL, run_pool, NULL},
+	{{JM_OP_AVGPOOL_GRAD}, 1, takes_images, cuda_image_choices, NULL, NULL, run_pool_grad,
+		NULL},
+	{{JM_OP_GAP}, 1, takes_gap, cuda_image_choices, NULL, NULL, run_gap, NULL},
+	{{JM_OP_GAP_GRAD}, 1, takes_gap, cuda_image_choices, NULL, NULL, run_gap, NULL},
 	{.n_nodes = 0},
 };

@@ -16,6 +16,9 @@ struct cuda_pool cuda_pool_of(
 	const struct jm_node *n, const struct jm_tensor *x, const struct jm_tensor *y);
 /* All images of the nodes from this one on have their channels last. */
 void cuda_image_layouts(const struct jm_group *group, int from, struct jm_choice *choice);
+/* One choice, with these layouts for all nodes, and with the default cost. */
+int cuda_image_choices(struct cuda_dev *dev, const struct jm_group *group, struct jm_choice *choice,
+	struct jm_err *err);
 /* bn-stats and bn-finalize of one image. own: [2,c], mean and variance where the tensors have no
  * memory. */
 struct cuda_bn cuda_bn_stats_of(

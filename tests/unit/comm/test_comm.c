@@ -454,8 +454,7 @@ static void name_fakes(void)
 {
 	char path[4096];
 
-	snprintf(path, sizeof(path), "%s/tests/peers", getenv("JM_BUILD"));
-	setenv("JM_BACKENDS", path, 1);
+	use_peer_backends();
 	snprintf(path, sizeof(path), "%s/tests/peers/libnccl-fake.so", getenv("JM_BUILD"));
 	setenv("JM_NCCL_LIB", path, 1);
 	setenv("JM_FAKE_LATER_IDS", "GPU-0,GPU-1,GPU-2,GPU-3,GPU-4", 1);

@@ -214,10 +214,8 @@ int main(void)
 		cmocka_unit_test(evaluations_find_the_same),
 		cmocka_unit_test(overflows_are_skipped_late),
 	};
-	char folder[4096];
 
-	snprintf(folder, sizeof(folder), "%s/tests/peers", getenv("JM_BUILD"));
-	setenv("JM_BACKENDS", folder, 1);
+	use_peer_backends();
 	setenv("JM_FAKE_LATER_US", "200", 1);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

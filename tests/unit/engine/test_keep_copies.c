@@ -221,10 +221,8 @@ int main(void)
 		cmocka_unit_test(copies_follow_another_program),
 		cmocka_unit_test(nothing_is_kept_without_copies),
 	};
-	char folder[4096];
 
-	snprintf(folder, sizeof(folder), "%s/tests/peers", getenv("JM_BUILD"));
-	setenv("JM_BACKENDS", folder, 1);
+	use_peer_backends();
 	setenv("JM_FAKE_LATER_OWN_MEMORY", "1", 1);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

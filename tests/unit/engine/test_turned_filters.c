@@ -182,21 +182,29 @@ static void step_both(struct jm_program *a, struct jm_program *b)
 	assert_true(turned > 8);
 }
 
+/* ref, and ref as a backend that turns filters around. backend: that of the second. */
+static void open_both(struct jm_device *ref, struct jm_device *turning, struct jm_backend *backend)
+{
+	struct jm_err err = JM_ERR_INIT;
+
+	assert_ok(jm_device_open("ref", 0, ref, &err), err);
+	*backend = jm_backend_ref;
+	backend->select = last_select;
+	backend->build = last_build;
+	backend->run = last_run;
+	backend->drop = last_drop;
+	*turning = *ref;
+	turning->backend = backend;
+}
+
 /* No filter is turned around in a step: neither it nor its gradient nor its compute copy. */
 static void filters_lie_as_asked(void **unused)
 {
-	struct jm_backend backend = jm_backend_ref;
+	struct jm_backend backend;
 	struct jm_device ref, turning;
-	struct jm_err err = JM_ERR_INIT;
 
 	(void)unused;
-	assert_ok(jm_device_open("ref", 0, &ref, &err), err);
-	backend.select = last_select;
-	backend.build = last_build;
-	backend.run = last_run;
-	backend.drop = last_drop;
-	turning = ref;
-	turning.backend = &backend;
+	open_both(&ref, &turning, &backend);
 	for (int i = 0; i < 3; i++) {
 		enum jm_dtype precision = i == 1 ? JM_BF16 : JM_F32;
 		struct jm_program *a = start_images(&ref, precision, 1 + i / 2);
@@ -215,19 +223,12 @@ static void filters_lie_as_asked(void **unused)
  * none is made in a step. */
 static void copies_of_turned_filters_are_kept(void **unused)
 {
-	struct jm_backend backend = jm_backend_ref;
+	struct jm_backend backend;
 	struct jm_device ref, turning;
-	struct jm_err err = JM_ERR_INIT;
 	struct jm_program *a, *b;
 
 	(void)unused;
-	assert_ok(jm_device_open("ref", 0, &ref, &err), err);
-	backend.select = last_select;
-	backend.build = last_build;
-	backend.run = last_run;
-	backend.drop = last_drop;
-	turning = ref;
-	turning.backend = &backend;
+	open_both(&ref, &turning, &backend);
 	turning.props.host_memory = false;
 	a = start_images(&ref, JM_BF16, 1);
 	b = start_images(&turning, JM_BF16, 1);

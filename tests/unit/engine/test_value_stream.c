@@ -152,10 +152,7 @@ int main(void)
 		cmocka_unit_test(a_row_larger_than_a_piece_is_refused),
 		cmocka_unit_test(start_values_of_several_pieces),
 	};
-	const char *build = getenv("JM_BUILD");
-	char folder[4096];
 
-	snprintf(folder, sizeof(folder), "%s/tests/peers", build ? build : "build");
-	setenv("JM_BACKENDS", folder, 1);
+	use_peer_backends();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

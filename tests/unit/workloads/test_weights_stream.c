@@ -168,10 +168,7 @@ int main(void)
 		cmocka_unit_test(a_device_of_the_host_gets_them_without_pieces),
 		cmocka_unit_test(conversion_rounds_to_nearest_and_finds_what_is_not_finite),
 	};
-	const char *build = getenv("JM_BUILD");
-	char folder[4096];
 
-	snprintf(folder, sizeof(folder), "%s/tests/peers", build ? build : "build");
-	setenv("JM_BACKENDS", folder, 1);
+	use_peer_backends();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -448,16 +448,6 @@ static int run_relu_grad(struct cuda_dev *dev, const struct cuda_exec *exec, str
 
 /* ---- the gradient of an image through filters for each channel and a ReLU before them ---- */
 
-static int choices_depthwise_relu(struct cuda_dev *dev, const struct jm_group *group,
-	struct jm_choice *choice, struct jm_err *err)
-{
-	(void)dev;
-	(void)err;
-	cuda_image_layouts(group, 0, choice);
-	choice->seconds = choice->flops_executed = NAN;
-	return 1;
-}
-
 static int run_depthwise_relu(
 	struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
@@ -475,7 +465,7 @@ const struct cuda_op cuda_ops_conv[] = {
 		cuda_choices_relu_grad, NULL, build_relu_grad, run_relu_grad, drop_conv},
 	{{JM_OP_RELU_GRAD, JM_OP_CONV_WGRAD}, 2, cuda_takes_relu_grad, cuda_choices_relu_grad, NULL,
 		build_relu_grad, run_relu_grad, drop_conv},
-	{{JM_OP_CONV_DGRAD, JM_OP_RELU_GRAD}, 2, cuda_takes_depthwise_relu, choices_depthwise_relu,
+	{{JM_OP_CONV_DGRAD, JM_OP_RELU_GRAD}, 2, cuda_takes_depthwise_relu, cuda_image_choices,
 		NULL, NULL, run_depthwise_relu, NULL},
 	{{JM_OP_CONV_DGRAD}, 1, cuda_takes_conv, cuda_choices_conv, NULL, build_conv, run_conv,
 		drop_conv},
