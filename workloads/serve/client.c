@@ -139,7 +139,7 @@ static json_t *take_server(struct jm_client *c, struct jm_err *err)
 		jm_err_set(err, why.code, "%s", why.text);
 	if (models || err->code)
 		return models;
-	jm_log(c->work->ctx, JM_WARNING, "The server of --start is started anew: %s", why.text);
+	jm_log(c->work->ctx, JM_WARNING, "The server of --start is started again: %s", why.text);
 	jm_server_stop(&c->server, c->work->ctx);
 	end_rest();
 	return NULL;
