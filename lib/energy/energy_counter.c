@@ -70,18 +70,13 @@ static int look_around(const struct jm_trace_interval *s, int signal, int64_t t,
 static inline double rise(
 	const struct jm_signal *counter, double a, double b, double seconds, double rate)
 {
-	double joules = b - a;
+	double joules = jm_counter_rise(counter->wrap, a, b);
 
 	/* so long without a reading that it may have wrapped more than once */
 	if (counter->wrap > 0 && rate * seconds > counter->wrap / 2)
 		return NAN;
-	if (joules >= 0)
+	if (b >= a)
 		return joules;
-	if (!(counter->wrap > 0))
-		return NAN;
-	joules += counter->wrap;
-	if (joules < 0 || joules > counter->wrap / 2)
-		return NAN;
 	/* a reset looks like a wrap of many joules in no time */
 	if (!isnan(rate) && joules > 10 * rate * seconds + 1000)
 		return NAN;

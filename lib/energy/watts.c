@@ -55,10 +55,8 @@ static int take_power(void *arg, struct jm_reading r)
 static int take_count(void *arg, struct jm_reading r)
 {
 	struct times *t = arg;
-	double joules = r.value - t->last.value;
+	double joules = jm_counter_rise(t->wrap, t->last.value, r.value);
 
-	if (joules < 0 && t->wrap > 0)
-		joules += t->wrap;
 	if (joules == 0)
 		return 0;
 	t->held.value = joules > 0 && r.t_ns > t->last.t_ns

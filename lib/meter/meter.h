@@ -9,6 +9,8 @@
 #ifndef JM_METER_H
 #define JM_METER_H
 
+#include <math.h>
+
 #include "joulemark.h"
 #include "meter/hardware.h"
 
@@ -110,6 +112,14 @@ const char *jm_quantity_name(enum jm_quantity quantity);
 const char *jm_quantity_unit(enum jm_quantity quantity);
 /* Does it only grow, so that the difference of two readings is what counts? */
 bool jm_quantity_is_counter(enum jm_quantity quantity);
+/* By how much an energy counter has risen from one reading to the next, also over its end; NAN: it
+ * was reset, because a rise by more than half of its range is not believed. */
+static inline double jm_counter_rise(double wrap, double before, double now)
+{
+	if (now >= before)
+		return now - before;
+	return wrap > 0 && now + wrap - before <= wrap / 2 ? now + wrap - before : NAN;
+}
 
 struct jm_signal {
 	enum jm_quantity quantity;

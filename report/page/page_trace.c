@@ -198,14 +198,14 @@ static void add(struct jm_page_trace *t, struct meter *m, struct point p)
 /* The power that led to this count holds since the change before it. */
 static void add_count(struct jm_page_trace *t, struct meter *m, struct jm_reading r)
 {
-	double joules = r.value - m->last.value;
+	double joules = jm_counter_rise(m->wrap, m->last.value, r.value);
 
-	if (joules < 0 && m->wrap > 0)
-		joules += m->wrap;
 	if (isnan(r.value)) {
 		add(t, m, (struct point){r.t_ns, NAN});
 		m->last = r;
-	} else if (isnan(m->last.value) || joules < 0) {
+	} else if (isnan(joules)) {
+		if (!isnan(m->last.value)) /* a reset: unknown from the last change on */
+			add(t, m, (struct point){m->last.t_ns, NAN});
 		m->last = r;
 	} else if (joules > 0 && r.t_ns > m->last.t_ns) {
 		double seconds = (double)(r.t_ns - m->last.t_ns) * 1e-9;

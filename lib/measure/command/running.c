@@ -5,6 +5,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#define STILL	 10		     /* refreshes, and */
+#define STILL_NS INT64_C(1000000000) /* ns: both as energy_check.c has them */
+
 struct total {
 	struct jm_running_meter told;
 	struct jm_reading counter; /* the last one that was read */
@@ -39,34 +42,36 @@ int jm_running_new(const struct jm_meters *set, struct jm_running **ret, struct 
 	return 0;
 }
 
-/* Joules since the reading before; NAN = the counter was set back. */
-static double rise(const struct jm_signal *signal, double before, double now)
+/* A counter that has not stepped for so long shows no power: its device rests, or it is stuck. */
+static bool stands_still(const struct jm_signal *signal, int64_t ns)
 {
-	if (now >= before)
-		return now - before;
-	if (signal->wrap > 0 && now + signal->wrap - before < signal->wrap / 2)
-		return now + signal->wrap - before;
-	return NAN;
+	return signal->refresh_ns > 0 && ns > STILL_NS && ns > STILL * signal->refresh_ns;
 }
 
 static void take_counter(struct total *t, const struct jm_signal *signal, struct jm_reading now)
 {
+	int64_t since = now.t_ns - t->counter.t_ns;
 	double joules;
 
-	if (isnan(now.value))
-		return; /* the next reading includes the energy of this time */
+	if (isnan(now.value)) {
+		t->rate = NAN; /* the next reading includes the energy of this time */
+		return;
+	}
 	if (isnan(t->counter.value)) {
 		t->told.joules = 0;
 		t->counter = now;
 		return;
 	}
-	joules = rise(signal, t->counter.value, now.value);
-	if (joules == 0)
+	joules = jm_counter_rise(signal->wrap, t->counter.value, now.value);
+	if (joules == 0) {
+		if (stands_still(signal, since))
+			t->rate = NAN;
 		return;
+	}
 	t->told.resets += isnan(joules);
 	t->told.joules += isnan(joules) ? 0 : joules;
-	if (now.t_ns > t->counter.t_ns)
-		t->rate = joules / ((double)(now.t_ns - t->counter.t_ns) * 1e-9);
+	if (since > 0)
+		t->rate = joules / ((double)since * 1e-9);
 	t->counter = now;
 }
 

@@ -60,10 +60,8 @@ static void add_point(struct table *t, int64_t t_ns, double watts)
  * the power is unknown. */
 static void add_count(struct table *t, struct column *c, struct jm_reading r)
 {
-	double joules = r.value - c->last.value;
+	double joules = jm_counter_rise(c->wrap, c->last.value, r.value);
 
-	if (joules < 0 && c->wrap > 0)
-		joules += c->wrap;
 	if (joules == 0)
 		return;
 	if (!isnan(c->last.value))

@@ -11,7 +11,7 @@ from measured import fakes
 HEAD = ("signal,meter,label,device,scope,origin,covers,quantity,unit,step,wrap,refresh_s,window_s,accuracy,stamped\n"
         "0,power,Sensor,a,gpu,measured,gpu/a,power,W,0.001,,0.01,0,,1\n"
         "1,\"counter, with wrap\",Counter,b,gpu,measured,gpu/b,energy,J,0.001,1000,0.01,,,1\n"
-        "2,counter,Counter,c,gpu,measured,gpu/c,energy,J,0.001,,0.01,,,1\n")
+        "2,counter,Counter,c,gpu,measured,gpu/c,energy,J,0.001,100000,0.01,,,1\n")
 
 
 def table(path):
@@ -20,7 +20,7 @@ def table(path):
 
 
 def recording(folder):
-    """A power with a gap, a counter that wraps, one that is set back."""
+    """A power with a gap, a counter that wraps, one that is set back far from its end."""
     folder.mkdir()
     (folder / "meters.csv").write_text(HEAD)
     (folder / "phases.csv").write_text("name,start_s,end_s,items\n")
@@ -28,7 +28,7 @@ def recording(folder):
     rows = ["signal,t_s,value"]
     for k in range(40):
         rows.append(f"0,{k * 0.03:.9f}," + ("" if 10 <= k < 15 else f"{100 + k % 7}"))
-    rows += [f"1,{0.011 + k * 0.05:.9f},{(900 + k * (5 + k % 3)) % 1000}" for k in range(24)]
+    rows += [f"1,{0.011 + k * 0.05:.9f},{(900 + 6 * k + k % 3) % 1000}" for k in range(24)]
     rows += [f"2,{k * 0.04:.9f},{k * 2 if k < 12 else (k - 12) * 3}" for k in range(30)]
     (folder / "readings.csv").write_text("\n".join(rows) + "\n")
 

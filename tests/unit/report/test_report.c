@@ -183,6 +183,31 @@ static void a_silent_counter_is_a_gap(void **state)
 	jm_meters_done(&set);
 }
 
+/* 100 W, a counter of 1000 J that falls from 700 J to 250 J, then 50 W: the 550 J over its end
+ * would be a peak that nothing drew. */
+static void a_reset_counter_is_a_gap(void **state)
+{
+	static const struct jm_reading readings[] = {{500, JM_SECOND}, {600, 2 * JM_SECOND},
+		{700, 3 * JM_SECOND}, {250, 4 * JM_SECOND}, {300, 5 * JM_SECOND}};
+	struct jm_meters set = two_meters();
+	struct jm_page_trace *t = jm_page_trace_new(&set, 700);
+	json_t *json, *points;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(readings) / sizeof(readings[0]); i++)
+		jm_page_trace_take(t, 1, readings[i]);
+	json = jm_page_trace_json(t, 0);
+	points = points_of(json, 0);
+	assert_near(at(points, 0, 1), 100, 0.1);
+	assert_near(at(points, 1, 1), 100, 0.1);
+	assert_true(json_is_null(json_array_get(json_array_get(points, 2), 1)));
+	assert_near(at(points, 3, 1), 50, 0.1);
+	json_decref(points);
+	json_decref(json);
+	jm_page_trace_free(t);
+	jm_meters_done(&set);
+}
+
 static void no_power_is_null(void **state)
 {
 	struct jm_meters set = two_meters();
@@ -325,6 +350,7 @@ int main(void)
 		cmocka_unit_test(thinning_keeps_extremes_and_gaps),
 		cmocka_unit_test(a_counter_gives_mean_power),
 		cmocka_unit_test(a_silent_counter_is_a_gap),
+		cmocka_unit_test(a_reset_counter_is_a_gap),
 		cmocka_unit_test(no_power_is_null),
 		cmocka_unit_test(nothing_to_report_is_an_error),
 		cmocka_unit_test(garbage_is_unknown_or_refused),

@@ -104,6 +104,17 @@ static void a_counter_will_do(void **state)
 	assert_near(median_of(&set, readings, 7, 1.1, 1.9), 50, 0.05); /* going round */
 }
 
+/* 50 W, and a reset in a tenth of the time: 600 J over the end of 1000 J would be 6000 W then. */
+static void a_reset_counts_for_nothing(void **state)
+{
+	static const double readings[][2] = {{0, 800}, {1, 850}, {1.1, 450}, {2, 495}};
+	struct jm_meters set = one_meter(JM_Q_ENERGY, 1000);
+
+	(void)state;
+	assert_near(median_of(&set, readings, 4, 0, 2), 50, 0.05);
+	assert_near(p99, 50, 0.05);
+}
+
 static void mean_over_time(void **state)
 {
 	static const double readings[][2] = {{0, 1}, {1, 2}, {3, NAN}, {7, 6}, {9, 4}};
@@ -153,6 +164,7 @@ int main(void)
 		cmocka_unit_test(p99_is_exceeded_one_percent_of_the_time),
 		cmocka_unit_test(gaps_do_not_count),
 		cmocka_unit_test(a_counter_will_do),
+		cmocka_unit_test(a_reset_counts_for_nothing),
 		cmocka_unit_test(mean_over_time),
 	};
 

@@ -82,6 +82,36 @@ static void follows_a_counter(void **state)
 	jm_meters_done(&set);
 }
 
+/* A counter that steps by 5 J every 0.1 s, then stands still: after a second its power is unknown,
+ * until it steps again; so is that of one that gives no reading. A set-back far from its end is a
+ * reset. */
+static void power_of_a_silent_counter_is_unknown(void **state)
+{
+	struct jm_meters set = {0};
+	struct jm_running *r;
+
+	(void)state;
+	add(&set, "a", JM_Q_ENERGY, 262144);
+	set.signal[0].refresh_ns = AT(0.1);
+	r = running_of(&set);
+	for (int i = 0; i <= 10; i++)
+		take(r, 0, 0.1 * i, 1000 + 5 * i);
+	assert_near(jm_running_of(r, 0).watts, 50, 1e-6);
+	take(r, 0, 1.9, 1050);
+	assert_near(jm_running_of(r, 0).watts, 50, 1e-6);
+	take(r, 0, 2.1, 1050);
+	assert_true(isnan(jm_running_of(r, 0).watts));
+	take(r, 0, 3, 1090);
+	assert_near(jm_running_of(r, 0).watts, 40 / 2.0, 1e-6);
+	take(r, 0, 3.1, NAN);
+	assert_true(isnan(jm_running_of(r, 0).watts));
+	take(r, 0, 3.2, 2);
+	assert_int_equal(jm_running_of(r, 0).resets, 1);
+	assert_near(jm_running_of(r, 0).joules, 90, 1e-9);
+	jm_running_free(r);
+	jm_meters_done(&set);
+}
+
 /* Energy is the counter's where there is one; watts are those of the instantaneous signal. */
 static void takes_the_better_signal(void **state)
 {
@@ -177,6 +207,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(sums_power_up_without_its_gaps),
 		cmocka_unit_test(follows_a_counter),
+		cmocka_unit_test(power_of_a_silent_counter_is_unknown),
 		cmocka_unit_test(takes_the_better_signal),
 		cmocka_unit_test(rows_are_means_of_their_interval),
 		cmocka_unit_test(rows_without_a_reading_are_unknown),
