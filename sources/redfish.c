@@ -22,6 +22,7 @@
 #define MAX_PATH     256
 #define MAX_SUPPLIES 16
 #define KWH	     3.6e6 /* J */
+#define DIGITS	     6	   /* decimals of kWh that are looked at */
 
 /* Where the numbers of a resource are. */
 struct form {
@@ -41,6 +42,7 @@ struct state {
 	char path[MAX_PATH];
 	const struct form *form;
 	bool has_energy;
+	double step; /* J, of the counter */
 	/* paths of the metrics of power supplies, whose sum is the power; then form is not used */
 	char supply[MAX_SUPPLIES][MAX_PATH];
 	int n_supplies;
@@ -71,6 +73,20 @@ static double watts_of(const struct state *s, const json_t *resource)
 	return watts > 0 && watts < MAX_WATTS ? watts : NAN; /* a node that answers draws power */
 }
 
+/*
+ * J, one of the last decimal of a value: controllers do not report how finely they count, and many
+ * give whole or thousandths of kWh. A value that ends in zeros looks coarser than it is, so that
+ * power is used for longer than necessary.
+ */
+static double step_of(double kwh)
+{
+	double scale = 1;
+
+	for (int i = 0; i < DIGITS && fabs(kwh * scale - round(kwh * scale)) > 1e-4; i++)
+		scale *= 10;
+	return KWH / scale;
+}
+
 /* ---- finding the resource ---- */
 
 /* Does this path give a power in one of the forms? */
@@ -78,9 +94,11 @@ static bool try_resource(struct state *s, const char *path, const struct form *f
 {
 	struct jm_err none = JM_ERR_INIT;
 	json_t *resource = jm_https_get_json(&s->https, path, &none);
+	double kwh = resource ? number_at(resource, form->energy) : NAN;
 
 	s->form = form;
-	s->has_energy = resource && !isnan(number_at(resource, form->energy));
+	s->has_energy = !isnan(kwh);
+	s->step = step_of(kwh);
 	if (!resource || isnan(watts_of(s, resource))) {
 		json_decref(resource);
 		return false;
@@ -275,7 +293,7 @@ static int add_meter(
 {
 	struct jm_meter meter = {.source = "redfish", .origin = JM_MEASURED, .covers = c->covers};
 	struct jm_signal power = {.quantity = JM_Q_POWER, .window_ns = -1, .accuracy = NAN};
-	struct jm_signal energy = {.quantity = JM_Q_ENERGY, .accuracy = NAN};
+	struct jm_signal energy = {.quantity = JM_Q_ENERGY, .step = s->step, .accuracy = NAN};
 	int rc;
 
 	meter.scope = strcmp(meter.covers, "/") ? JM_SCOPE_PLATFORM

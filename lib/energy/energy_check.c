@@ -9,13 +9,14 @@
  *	energy;
  *	a counter that rises, over a second or more, by more than the device can draw;
  *	a counter outside what power readings allow: those of their windows, and from rest to peak
- *	between; a power sensor that reports 0 W for a package or GPU during a second.
+ *	between; a power sensor that reports 0 W for a package, GPU or the node during a second.
  */
 #include "energy/energy_parts.h"
 #include "energy/sensor_fault.h"
 #include "trace/plateaus.h"
 
 #include <math.h>
+#include <string.h>
 
 #define STILL	     3			 /* refreshes without a step that are looked at */
 #define BEYOND	     4			 /* refreshes looked at after the stretch */
@@ -98,6 +99,12 @@ static bool rests_above_zero(enum jm_scope scope)
 {
 	return scope == JM_SCOPE_PACKAGE || scope == JM_SCOPE_GPU || scope == JM_SCOPE_MODULE ||
 	       scope == JM_SCOPE_PLATFORM;
+}
+
+/* The node that runs this is on. */
+static bool is_on(const struct jm_meter *meter)
+{
+	return rests_above_zero(meter->scope) || !strcmp(meter->covers, "/");
 }
 
 /* No part of these kinds that is built draws so much, in watts. */
@@ -397,7 +404,7 @@ static void check_power(struct check *c)
 
 	if (h.most > 0)
 		c->power = &c->s->set->signal[c->m->power];
-	else if (h.covered_s >= 1 && rests_above_zero(c->s->set->meter[c->m->meter].scope))
+	else if (h.covered_s >= 1 && is_on(&c->s->set->meter[c->m->meter]))
 		c->fault.power_zero_s = h.covered_s;
 }
 

@@ -42,6 +42,14 @@ def test_maps(meter, name, kind, power, others):
     assert {s["quantity"] for s in one["signals"]} == {"power", "voltage", "current", "power-factor"}
 
 
+@pytest.mark.parametrize("covers", ["/", "psu/0"])
+def test_the_node_that_measures_draws_power(meter, covers):
+    """0 W of the node, as where a clamp is open, is unknown; one of two supplies may stand by."""
+    meter.file.write_text(words("input", 2004, 0), encoding="utf-8")
+    (one,) = measure(meter, f"map=wt310,covers={covers}", ["sleep", "1.2"])["meters"]
+    assert (one["joules"], one["fault"]) == ((None, "power-zero") if covers == "/" else (0, "none"))
+
+
 @pytest.mark.parametrize("options,registers,watts", [
     ("power=100,type=u16,scale=0.1", "holding 100 4321\n", 432.1),
     ("power=100,type=u32", "holding 100 1\nholding 101 2\n", 65538),

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The node's power over Redfish, from an HTTPS server with its own certificate."""
+import itertools
 import json
 import os
 import pathlib
@@ -58,6 +59,19 @@ def test_forms(bmc, link, resource):
     assert one["joules"] == pytest.approx(812.5 * record["wall_s"], rel=0.1 if resource is counting else 0.02)
     assert one["scope"] == "node" and one["origin"] == "measured"
     assert ("energy" in {s["quantity"] for s in one["signals"]}) == (resource is counting)
+
+
+@pytest.mark.parametrize("digits", [0, 3])
+def test_a_counter_that_is_coarse_beside_the_energy_is_not_used(bmc, digits):
+    """It rises by one of its last digit, 1 kWh or 1 Wh, while the node takes some 500 J."""
+    step, asked = 10 ** -digits, itertools.count()
+    bmc.chassis("node", "EnvironmentMetrics", lambda: {
+        "PowerWatts": {"Reading": 812.5}, "EnergykWh": {"Reading": round((7001 + (next(asked) > 8)) * step, digits)}})
+    record = measure(bmc)
+    (one,) = record["meters"]
+    assert next(asked) > 10 and one["joules"] == pytest.approx(812.5 * record["wall_s"], rel=0.02)
+    assert one["joules_counter"] is None and one["fault"] == "none"
+    assert [s["step"] for s in one["signals"] if s["quantity"] == "energy"] == [pytest.approx(3.6e6 * step)]
 
 
 def test_what_the_supplies_take_in_is_added(bmc):
