@@ -313,30 +313,46 @@ static int set_default(struct jm_ctx *ctx, const struct jm_knob_table *table, in
 	return rc;
 }
 
+/* Knob i, if its journal is damaged. */
+static int mend_knob(struct jm_ctx *ctx, const struct jm_knob_table *table, int i,
+	struct jm_patience *patience, int *ret_n, struct jm_err *err)
+{
+	const struct jm_knob *knob = &table->knobs.knob[i];
+	struct jm_journal_state seen;
+	struct jm_journal j;
+	int rc;
+
+	if (jm_journal_peek(ctx, knob->name, knob->device, &seen) != JM_EFORMAT)
+		return 0;
+	rc = jm_journal_open_damaged(ctx, knob->name, knob->device, patience, &j, err);
+	if (rc)
+		return rc;
+	rc = set_default(ctx, table, i, &j, err);
+	jm_journal_close(&j);
+	*ret_n += !rc;
+	return rc;
+}
+
 int jm_guard_default(struct jm_ctx *ctx, const char *controls, int *ret_n, struct jm_err *err)
 {
 	struct jm_patience patience = {.ctx = ctx, .limit_ns = JM_LOCK_LIMIT_NS};
 	struct jm_knob_table table;
-	int rc = jm_knob_table_open(ctx, controls, NULL, &table, err);
+	int first = 0, rc = jm_knob_table_open(ctx, controls, NULL, &table, err);
 
 	*ret_n = 0;
-	for (int i = 0; !rc && i < table.knobs.n; i++) {
-		const struct jm_knob *knob = &table.knobs.knob[i];
-		struct jm_journal_state seen;
-		struct jm_journal j;
+	if (rc)
+		return rc;
+	for (int i = 0; i < table.knobs.n; i++) { /* one that fails leaves none of the others */
+		struct jm_err why = JM_ERR_INIT;
 
-		if (jm_journal_peek(ctx, knob->name, knob->device, &seen) != JM_EFORMAT)
-			continue;
-		rc = jm_journal_open_damaged(ctx, knob->name, knob->device, &patience, &j, err);
-		if (rc)
-			break;
-		rc = set_default(ctx, &table, i, &j, err);
-		jm_journal_close(&j);
-		*ret_n += !rc;
+		rc = mend_knob(ctx, &table, i, &patience, ret_n, &why);
+		if (rc && first)
+			jm_log(ctx, JM_WARNING, "%s", why.text);
+		else if (rc)
+			first = jm_err_set(err, rc, "%s", why.text);
 	}
-	if (!rc)
-		jm_knob_table_close(&table);
-	return rc;
+	jm_knob_table_close(&table);
+	return first;
 }
 
 /* ---- reports --------------------------------------------------------------------------------- */

@@ -167,6 +167,20 @@ def test_the_limit_found_may_lie_above_the_maximum(machine):
     assert machine.get(f"{POWERCAP}/intel-rapl:0/constraint_0_power_limit_uw") == "4095875000"
 
 
+def test_a_default_that_is_unknown_leaves_none_of_the_others(machine):
+    """Of damaged journals: packages have no default, a simulated GPU has."""
+    controls = ["--control", "rapl,sim:h100x1"]
+    done = machine.run("set", *controls, "package.power=120W", "gpu.power=300W")
+    assert done.returncode == 0, done.stderr
+    for path in Path(machine.env["JM_STATE"]).rglob("*.journal"):
+        path.write_text("?\n", encoding="utf-8")
+    done = machine.run("restore", "--default", *controls)
+    assert done.returncode == FAILURE and "Set 1 knob" in done.stdout
+    assert all(f"The default of package.power on package-{i} is not known" in done.stderr for i in range(2))
+    rows = json.loads(machine.run("get", "--json", *controls).stdout)
+    assert {r["knob"]: r["accepted"] for r in rows}["gpu.power"] == 700
+
+
 LAST_LIMIT = f"{POWERCAP}/intel-rapl:1/constraint_0_power_limit_uw"
 
 
