@@ -9,6 +9,7 @@
 # prints: sim:h200x4
 # prints: simulated \+ 100 W assumed
 # prints: seq 4096, batch 1, hidden 4096 .* 30\.27
+# prints: Best setting: .*\n +300 W \(.* less energy, .*p99 within
 set -eu
 jm=${1:-joulemark}
 suites=$(dirname "$0")/../suites
@@ -37,3 +38,5 @@ grep -c , "$work/power-aware.csv"
 "$jm" report --add-watts 100 "$work/power-aware.db"
 echo "--- component power, Figure 7: where the time of a step goes (assumed rates, modelled overlap)"
 "$jm" run "$suites/concurrency-simulated.yaml" --quiet | sed -n '/^Where the time/,/^$/p;/concurrent %/,/^$/p'
+echo "--- serving: the best cap within bounds of latency, at one of the rates of the plan (assumed rates and power)"
+"$jm" run "$suites/serving-simulated.yaml" --rate 20 --seconds 10 --warmup 2s --repeat 3 --set gpu.power=200W,300W,500W --quiet | sed -n '/^Best setting: /,/^$/p'

@@ -25,8 +25,8 @@
 #include <unistd.h>
 
 #define MAGIC	  "jm-sim\n"
-#define VERSION	  2
-#define EVENTS	  128
+#define VERSION	  3
+#define EVENTS	  1024
 #define SLOTS	  16
 #define REAL_TIME 1 /* the domain of CLOCK_MONOTONIC; those of simulated clocks are hashes */
 

@@ -37,6 +37,7 @@ struct jm_sim_gpu {
 	double honoured_from_watts; /* lower caps are accepted and violated; 0 = all are honoured */
 	double violated_share;	    /* of the way from such a cap up to honoured_from_watts */
 	double cap_default_watts;
+	double memory_bytes;
 	double idle_watts;
 	double power_lag_s;
 	double ambient_celsius;

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STRETCHES  64
+#define STRETCHES  1024 /* of 1 ms, as steps of serving may be: the window of an average */
 #define HISTORY_NS INT64_C(2000000000) /* before the opening; longer than any sensor's window */
 #define PHASE_SEED UINT64_C(0x6a6d)    /* of the sensors' refresh against each other */
 

@@ -93,6 +93,7 @@ def gpu_row(gpu):
              f'\t .cap_min_watts = {cap["min"]!r}, .cap_max_watts = {cap["max"]!r},'
              f' .cap_step_watts = {cap["step"]!r},\n',
              f'\t .honoured_from_watts = {honoured!r}, .violated_share = {violated!r},\n']
+    lines.append(f'\t .memory_bytes = {gpu["memory_gb"]["value"]} * 1e9,\n')
     lines += [f'\t .{key} = {gpu["assumed"][key]["value"]!r},\n' for key in ASSUMED]
     labels = [quote(gpu["part_labels"][part]) if part in gpu["part_labels"] else "NULL" for part in PARTS]
     lines += [f'\t .part_label = {{{", ".join(labels)}}}, .part_idle_watts = {row(idle_watts(gpu))},\n',

@@ -118,7 +118,9 @@ static const char *obstacle(
 		return any_late(g, s) ? "no setting that the devices held kept --ttft and --tpot"
 				      : "no setting that the devices held has a value";
 	if (count_eligible(g, s, v->metric) < 2)
-		return "there are fewer than two settings";
+		return any_late(g, s)
+			       ? "only one setting that the devices held kept --ttft and --tpot"
+			       : "there are fewer than two settings";
 	if (g->point[v->leading].stat[v->metric].n < 2)
 		return "one repeat gives no interval; run with --repeat 3 or more";
 	return NULL;

@@ -7,6 +7,7 @@
 
 #include "base/text/json.h"
 #include "serve_step.h"
+#include "simulated_steps.h"
 #include "workloads/parts/memory.h"
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -71,6 +72,10 @@ static int meet(struct serve *s, struct jm_err *err)
 
 int jm_replicas_memory(struct serve *s, size_t *ret, struct jm_err *err)
 {
+	if (s->simulated) {
+		*ret = jm_simulated_memory(s);
+		return 0;
+	}
 	*ret = jm_fit_memory(s->work->ctx, &s->device) / (size_t)sharers(s);
 	return s->queue.shared ? meet(s, err) : 0;
 }

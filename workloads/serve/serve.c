@@ -22,6 +22,7 @@
 #include "serve_step.h"
 #include "serve_usage.h"
 #include "serve_verify.h"
+#include "simulated_steps.h"
 #include "workloads/parts/memory.h"
 #include "workloads/parts/weights_config.h"
 #include "workloads/parts/work_device.h"
@@ -226,6 +227,13 @@ static int plan(struct serve *s, struct jm_step_shape *shape, struct jm_err *err
 	return jm_work_device_planned(s->work, code);
 }
 
+static const char *weights_of(const struct serve *s)
+{
+	if (s->simulated)
+		return "no";
+	return s->from.path ? "given" : "random";
+}
+
 static void describe(struct serve *s)
 {
 	int replicas = jm_work_world(s->work);
@@ -237,8 +245,7 @@ static void describe(struct serve *s)
 		"%s, %.1f M parameters, %s weights, %d requests at once, steps of %d tokens, %d "
 		"pages of %d tokens%s",
 		s->model_name, (double)jm_graph_parameters(s->served.program[0]->graph) / 1e6,
-		s->from.path ? "given" : "random", s->running, s->step_tokens, s->pages,
-		JM_PAGE_TOKENS, of);
+		weights_of(s), s->running, s->step_tokens, s->pages, JM_PAGE_TOKENS, of);
 	s->work->n_devices = jm_gang_devices(s->work);
 }
 
@@ -317,6 +324,23 @@ static struct jm_scheduler_limits limits_of(const struct serve *s, int64_t pages
 	return limits;
 }
 
+static int open_device(struct serve *s, struct jm_err *err)
+{
+	if (jm_simulated_wanted(s))
+		return jm_simulated_open(s, err);
+	return jm_work_device_open(s->work, jm_gang_threads(s->work, s->threads), &s->device, err);
+}
+
+/* What was planned. */
+static int make(struct serve *s, struct jm_err *err)
+{
+	int code = jm_work_device_planned(s->work, jm_served_build(&s->served, err));
+
+	if (!code)
+		code = load_weights(s, err);
+	return code ? code : start_profile(s, err);
+}
+
 static int prepare(struct serve *s, struct jm_err *err)
 {
 	struct jm_step_shape shape = {.pages = s->pages};
@@ -335,8 +359,7 @@ static int prepare(struct serve *s, struct jm_err *err)
 	if (!code)
 		code = choose_shape(s, &shape, err);
 	if (!code)
-		code = jm_work_device_open(
-			s->work, jm_gang_threads(s->work, s->threads), &s->device, err);
+		code = open_device(s, err);
 	if (!code)
 		code = jm_replicas_open(s, err);
 	if (!code)
@@ -349,12 +372,8 @@ static int prepare(struct serve *s, struct jm_err *err)
 		code = jm_scheduler_new(&s->limits, &s->scheduler, err);
 	if (!code)
 		code = jm_serve_steps_open(s, err);
-	if (!code)
-		code = jm_work_device_planned(s->work, jm_served_build(&s->served, err));
-	if (!code)
-		code = load_weights(s, err);
-	if (!code)
-		code = start_profile(s, err);
+	if (!code && !s->simulated)
+		code = make(s, err);
 	if (!code && s->listen)
 		code = jm_listen_open(s, err);
 	if (!code)
@@ -459,7 +478,7 @@ static int serve_setup(struct jm_work *work, void **ret_state, struct jm_err *er
 		code = fill_cache(s, err);
 	if (!code && s->load.finds_rate)
 		code = find_rate(s, err);
-	if (!code)
+	if (!code && !s->simulated)
 		jm_work_device_note(
 			work, &s->device, s->training.fp8 ? JM_F8E4M3 : s->training.precision);
 	return code;
@@ -491,6 +510,7 @@ static int serve_finish(void *state, struct jm_step *ret, struct jm_err *err)
 	bool owed = s->owes;
 	int code = jm_serve_finish(s, ret, err);
 
+	jm_simulated_rest(s);
 	s->owes = false;
 	s->awaited_more = false;
 	if (!code && owed && s->queue.shared)
@@ -514,6 +534,7 @@ static void serve_teardown(void *state)
 	jm_load_close(&s->load);
 	jm_replicas_close(s);
 	jm_scheduler_free(s->scheduler);
+	jm_simulated_close(s);
 	jm_serve_steps_close(s);
 	jm_served_close(&s->served);
 	jm_prompts_close(&s->prompts);

@@ -4,6 +4,7 @@
 #include "engine/graph/rng.h"
 #include "listen.h"
 #include "serve_usage.h"
+#include "simulated_steps.h"
 
 #define WAIT_NS (JM_SECOND / 5)
 #define OF_DRAW (UINT64_MAX - 1) /* a counter of a request's random numbers; see arrivals.c */
@@ -95,6 +96,8 @@ int jm_serve_arrivals(struct serve *s, struct jm_err *err)
 	int code = 0;
 	int64_t now;
 
+	if (!jm_serve_under_way(s))
+		jm_simulated_rest(s);
 	if (s->listener)
 		return jm_listen_arrivals(s, err);
 	if (s->queue.shared)

@@ -47,6 +47,8 @@ struct jm_serve_flight {
 	bool more;			     /* requests are unfinished after it */
 	double flops_prompts, flops_answers; /* of its rows */
 	int answers;			     /* rows of answers */
+	/* tokens whose keys and values it reads (of each request once) or writes */
+	double cached;
 };
 
 /* FLOPs of a row of a step: of its products, for each key that it sees, and if it makes a token. */
@@ -99,6 +101,7 @@ struct serve {
 	struct jm_values dims;
 	struct jm_training training;
 	struct jm_device device;
+	struct jm_simulated_steps *simulated; /* simulated_steps.h; NULL = the device computes */
 	struct jm_served_model served;
 	struct jm_rule rule; /* of tokens, unless a client has its own */
 	struct jm_scheduler_limits limits;

@@ -10,11 +10,13 @@
 #include "serve_requests.h"
 #include "serve_split.h"
 #include "serve_usage.h"
+#include "simulated_steps.h"
 
 int jm_serve_steps_open(struct serve *s, struct jm_err *err)
 {
 	s->row_flops = jm_serve_row_flops(s->served.program[0]->graph);
-	s->ahead = isnan(s->ahead_wanted) ? jm_device_is_async(&s->device) : (int)s->ahead_wanted;
+	s->ahead = isnan(s->ahead_wanted) ? s->simulated || jm_device_is_async(&s->device)
+					  : (int)s->ahead_wanted;
 	for (int i = 0; i < JM_SERVE_FLIGHTS; i++) {
 		s->flight[i].made = calloc((size_t)s->running, sizeof(*s->flight[i].made));
 		if (!s->flight[i].made)
@@ -101,11 +103,14 @@ static int launch(struct serve *s, const struct jm_piece *piece, int n, struct j
 	f->begin_ns = jm_clock_now(s->work->sleeper->clock);
 	f->pieces = n;
 	f->flops_prompts = f->flops_answers = f->answers = 0;
-	for (int i = 0; i < n; i++)
+	f->cached = 0;
+	for (int i = 0; i < n; i++) {
 		jm_serve_split_piece(s, &piece[i], f);
+		f->cached += piece[i].from + 2 * piece[i].n;
+	}
 	f->rows = lay_out(s, piece, n);
 	f->pages = s->pages - jm_scheduler_free_pages(s->scheduler);
-	code = jm_served_launch(&s->served, f->rows, err);
+	code = s->simulated ? 0 : jm_served_launch(&s->served, f->rows, err);
 	if (!code)
 		code = note_made(s, piece, n, f, err);
 	if (code)
@@ -155,9 +160,14 @@ static void drop_first(struct serve *s)
 	s->n_flights--;
 }
 
+static int await_first(struct serve *s, struct jm_err *err)
+{
+	return s->simulated ? jm_simulated_await(s, err) : jm_served_await(&s->served, err);
+}
+
 static int take_tokens(struct serve *s, double *ret_made, struct jm_err *err)
 {
-	int code = jm_served_await(&s->served, err);
+	int code = await_first(s, err);
 	int64_t now = jm_clock_now(s->work->sleeper->clock);
 
 	if (code)
@@ -208,7 +218,7 @@ int jm_serve_give_up(struct serve *s, struct jm_err *err)
 {
 	int code = 0;
 
-	for (; s->n_flights && !code; s->n_flights--)
-		code = jm_served_await(&s->served, err);
+	for (; s->n_flights && !code; drop_first(s))
+		code = await_first(s, err);
 	return code;
 }

@@ -115,8 +115,13 @@ static int repeat_some(struct serve *s, struct repeated *ret, struct jm_err *err
 static int repeat_and_judge(struct serve *s, struct jm_err *err)
 {
 	struct repeated r;
-	int code = repeat_some(s, &r, err);
+	int code;
 
+	if (s->simulated) {
+		jm_err_set(err, JM_EUSAGE, "A simulated GPU computes no answers.");
+		return 1;
+	}
+	code = repeat_some(s, &r, err);
 	if (!code)
 		code = jm_comm_sum(&s->gang.control, &r.requests, sizeof(r) / sizeof(double), err);
 	if (!code && r.requests < 1) {
