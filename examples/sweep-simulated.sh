@@ -3,7 +3,7 @@
 # sweep-simulated.sh [JOULEMARK]: which power cap is best for each of these three nodes? All of them are simulated
 # (docs/simulation.md), in simulated time: it takes seconds and needs no GPU.
 # prints: simulated mi300x(.*\n)*Best setting by one metric alone
-# prints: did not hold the setting
+# prints: violated: the device took
 set -eu
 jm=${1:-joulemark}
 work=$(mktemp -d "${TMPDIR:-/tmp}/joulemark-sweep.XXXXXX")

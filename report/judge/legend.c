@@ -45,11 +45,11 @@ const struct jm_text_sign *jm_text_signs(
 		ret[n++] = (struct jm_text_sign){
 			"°", "the work never drew as much power as the setting allows"};
 	if (has_state(g, s, JM_STATE_UNKNOWN))
-		ret[n++] = (struct jm_text_sign){
-			"?", "whether the device held the setting is unknown"};
+		ret[n++] =
+			(struct jm_text_sign){"?", "whether the setting was violated is unknown"};
 	if (has_state(g, s, JM_STATE_VIOLATED))
-		ret[n++] = (struct jm_text_sign){
-			"()", "the device did not hold the setting, which is not eligible as best"};
+		ret[n++] = (struct jm_text_sign){"()", "violated: the device took more than the "
+						       "setting allows; not eligible as best"};
 	for (int i = s->first_point; i < s->first_point + s->n_points; i++)
 		if (g->point[i].late) {
 			ret[n++] = (struct jm_text_sign){">",

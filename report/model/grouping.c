@@ -346,7 +346,7 @@ static void judge_point(struct jm_group_point *p)
 	if (!p->n_ok)
 		snprintf(p->why_not, sizeof(p->why_not), "no run of this setting succeeded");
 	else if (p->state == JM_STATE_VIOLATED)
-		snprintf(p->why_not, sizeof(p->why_not), "the device did not hold this setting");
+		snprintf(p->why_not, sizeof(p->why_not), "this setting was violated");
 	else if (p->late)
 		snprintf(p->why_not, sizeof(p->why_not), "a p99 exceeds --ttft or --tpot");
 	else
