@@ -121,10 +121,13 @@ bool jm_group_has_metric(const struct jm_grouping *g, const struct jm_group_seri
 void jm_text_sum(const struct jm_group_series *s, char *out, size_t size)
 {
 	const char *scope = common_scope(s);
+	char least[24] = "";
 
 	out[0] = '\0';
+	if (s->least_meters < s->n_meters)
+		snprintf(least, sizeof(least), "%d to ", s->least_meters);
 	if (s->has_energy && s->n_meters > 1)
-		snprintf(out, size, "%d %ss", s->n_meters,
+		snprintf(out, size, "%s%d %ss", least, s->n_meters,
 			scope && !strcmp(scope, "gpu") ? device_word(scope) : "meter");
 }
 

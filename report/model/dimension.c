@@ -126,6 +126,18 @@ static int add_knobs(struct jm_grouping *g, const json_t *record, struct jm_err 
 	return rc;
 }
 
+/* Names a file that a run writes, which changes nothing of the run. */
+static bool is_output(const char *key)
+{
+	return !strcmp(key, "requests-csv") || !strcmp(key, "answers") || !strcmp(key, "save");
+}
+
+/* Of a parameter that is recorded as a bare number. */
+static const char *unit_of(const char *key)
+{
+	return !strcmp(key, "rate") ? "requests/s" : !strcmp(key, "size") ? "GB" : "";
+}
+
 static bool same(const json_t *a, const json_t *b)
 {
 	return a && b ? json_equal((json_t *)a, (json_t *)b) : !a == !b;
@@ -161,12 +173,12 @@ static int add_varied(
 
 		if (rc)
 			return rc;
-		if (!strcmp(key, "command"))
+		if (!strcmp(key, "command") || is_output(key))
 			continue;
 		if (json_is_object(value))
 			rc = add_varied(g, value, other_record, err);
 		else if (!other || !json_equal((json_t *)other, (json_t *)value))
-			rc = add_dim(g, key, "", false, false, err);
+			rc = add_dim(g, key, unit_of(key), false, false, err);
 	}
 	return rc;
 }
@@ -387,7 +399,7 @@ static void copy_leaves(const struct jm_grouping *g, const json_t *from, json_t 
 	{
 		if (json_is_object(value))
 			copy_leaves(g, value, to);
-		else if (!jm_dim_is(g, key))
+		else if (!jm_dim_is(g, key) && !is_output(key))
 			json_object_set(to, key, (json_t *)value);
 	}
 }

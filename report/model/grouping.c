@@ -327,19 +327,6 @@ static int point_stats(
 	return 0;
 }
 
-static void label_point(
-	const struct jm_grouping *g, const struct jm_group_case *c, struct jm_group_point *p)
-{
-	for (int i = 0; i < g->n_dims; i++) {
-		if (g->n_dims > 1)
-			jm_text_append(p->label, sizeof(p->label), ", ", g->dim[i].name);
-		jm_text_append(
-			p->label, sizeof(p->label), g->n_dims > 1 ? " " : "", c->value[i].text);
-	}
-	if (!g->n_dims)
-		snprintf(p->label, sizeof(p->label), "%s", c->reference ? "reference" : "all");
-}
-
 static void judge_point(struct jm_group_point *p)
 {
 	p->eligible = false;
@@ -386,7 +373,6 @@ static int add_point(struct jm_grouping *g, int first, int n, struct jm_err *err
 	}
 	for (int i = 0; i < g->n_dims; i++)
 		read_enforced(c, n, i, p);
-	label_point(g, c, p);
 	judge_point(p);
 	g->n_points++;
 	return point_stats(g, p, first, n, err);
@@ -421,6 +407,8 @@ static void add_to_series(struct jm_group_series *s, const struct jm_group_case 
 	s->has_energy = true;
 	s->origin = c->m.origin;
 	s->n_meters = c->m.n_meters > s->n_meters ? c->m.n_meters : s->n_meters;
+	if (!s->least_meters || c->m.n_meters < s->least_meters)
+		s->least_meters = c->m.n_meters;
 }
 
 /* Different ones among its cases. */
@@ -462,6 +450,7 @@ static void fill_series(struct jm_grouping *g, int index)
 	for (int i = 0; i < g->n_dims; i++)
 		s->soft = s->soft || g->dim[i].soft;
 	jm_group_title(g, s);
+	jm_group_label(g, s);
 }
 
 static int read_cases(struct jm_grouping *g, const json_t *records, struct jm_err *err)

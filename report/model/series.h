@@ -85,8 +85,8 @@ struct jm_group_series {
 	bool has_energy, mixed_origin, soft;
 	bool faulty; /* a meter of a case has readings that cannot be trusted */
 	enum jm_origin origin;
-	int n_meters;
-	char grade[8]; /* the worst of its cases; "" = none given */
+	int n_meters, least_meters; /* that a case adds up, at most and at least */
+	char grade[8];		    /* the worst of its cases; "" = none given */
 	/* Where its cases were run: one machine, or several of one kind that were pooled. */
 	int first_machine, n_machines; /* the lowest index; how many different ones */
 	bool cards_linked;	       /* of several: settings can be compared across the cards */

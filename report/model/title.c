@@ -16,18 +16,65 @@ static const char *subject(const json_t *record)
 	return model ? model : json_string_value(jm_dim_parameter(record, "response"));
 }
 
+static bool varies(const struct jm_grouping *g, const struct jm_group_series *s, int dim)
+{
+	const struct jm_group_point *p = &g->point[s->first_point];
+
+	for (int i = 1; i < s->n_points; i++)
+		if (strcmp(p[i].value[dim].key, p->value[dim].key) != 0)
+			return true;
+	return false;
+}
+
 /* Is it a column of the series' table? The title must not name one of its values. */
 static bool is_axis(const struct jm_grouping *g, const struct jm_group_series *s, const char *name)
 {
-	const struct jm_group_point *p = &g->point[s->first_point];
 	int dim = 0;
 
 	while (dim < g->n_dims && strcmp(g->dim[dim].name, name) != 0)
 		dim++;
-	for (int i = 1; dim < g->n_dims && i < s->n_points; i++)
-		if (strcmp(p[i].value[dim].key, p->value[dim].key) != 0)
-			return true;
-	return false;
+	return dim < g->n_dims && varies(g, s, dim);
+}
+
+/* Which dimensions the labels have. Returns how many: 0 = none has a value. */
+static int choose_labels(const struct jm_grouping *g, const struct jm_group_series *s, bool *ret)
+{
+	const struct jm_group_point *first = &g->point[s->first_point];
+	int n = 0;
+
+	for (int i = 0; i < g->n_dims; i++) {
+		ret[i] = g->dim[i].knob || varies(g, s, i);
+		n += ret[i];
+	}
+	for (int i = 0; i < g->n_dims && s->n_points == 1 && !jm_dim_has_knob(g); i++) {
+		ret[i] = strcmp(first->value[i].text, "-") != 0;
+		n += ret[i];
+	}
+	return n;
+}
+
+void jm_group_label(struct jm_grouping *g, const struct jm_group_series *s)
+{
+	bool shown[JM_GROUP_MAX_DIMS];
+	int n = choose_labels(g, s, shown);
+
+	for (int k = s->first_point; k < s->first_point + s->n_points; k++) {
+		struct jm_group_point *p = &g->point[k];
+
+		p->label[0] = '\0';
+		for (int i = 0; i < g->n_dims; i++) {
+			const char *text = p->value[i].text;
+
+			if (!shown[i] || (n > 1 && !strcmp(text, "-")))
+				continue;
+			if (n > 1)
+				jm_text_append(p->label, sizeof(p->label), ", ", g->dim[i].name);
+			jm_text_append(p->label, sizeof(p->label), n > 1 ? " " : "", text);
+		}
+		if (!*p->label)
+			jm_text_format(p->label, sizeof(p->label), "%s",
+				p->reference ? "reference" : "all");
+	}
 }
 
 /* " (8 parts of job 4711)" */

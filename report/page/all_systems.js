@@ -33,7 +33,7 @@
 			itemStyle: chosen.includes(i) ? { borderColor: c.best, borderWidth: 3 } : undefined,
 			symbolSize: chosen.includes(i) ? 12 : 8,
 		});
-		const label = { show: true, color: c.ink, fontSize: 11, distance: 7 };
+		const label = { show: true, color: c.ink, fontSize: 11, distance: 7, backgroundColor: c.card, padding: [1, 2] };
 		const on = { tooltip: { formatter: tip(s, [x, y], many ? name : "") }, labelLayout: labelLayout };
 		const off = part.off
 			.filter(has)
@@ -43,11 +43,11 @@
 		return [
 			whiskers(
 				color,
-				all.filter((i) => y.half[i] > 0).map((i) => [x.mean[i], y.mean[i] - y.half[i], y.mean[i] + y.half[i]]),
+				all.filter((i) => y.half[i] > 0).map((i) => [x.mean[i], y.low[i], y.mean[i] + y.half[i]]),
 			),
 			whiskers(
 				color,
-				all.filter((i) => x.half[i] > 0).map((i) => [y.mean[i], x.mean[i] - x.half[i], x.mean[i] + x.half[i]]),
+				all.filter((i) => x.half[i] > 0).map((i) => [y.mean[i], x.low[i], x.mean[i] + x.half[i]]),
 				true,
 			),
 			...place.lines.map((one) => Object.assign(
@@ -271,7 +271,7 @@
 		const any = work.series.some(bestOf),
 			kinds = [[referenceOf, c.off, "reference"], [bestOf, c.best, "best"]].slice(0, any ? 2 : 1);
 		const names = JM.systemNames(work.series);
-		out.xAxis = axis(c, "", { type: "category", data: names, axisLabel: { color: c.soft, hideOverlap: true, width: 110, overflow: "truncate" } });
+		out.xAxis = axis(c, "", { type: "category", data: names, axisLabel: { color: c.soft, interval: 0, lineHeight: 14, formatter: (v) => v.replace(/,(?=\S)/g, ", "), width: Math.max(60, Math.floor(400 / names.length)), overflow: names.length > 6 ? "truncate" : "break" } });
 		out.yAxis = valueAxis(c, scale.unit, { min: 0, boundaryGap: [0, "8%"] });
 		if (any) out.legend = { top: 0, right: 0, data: ["reference", "best"], textStyle: { color: c.soft }, inactiveColor: c.off, itemWidth: 12, itemHeight: 12, icon: "roundRect" };
 		out.tooltip.formatter = function (p) {
@@ -284,7 +284,7 @@
 			const items = work.series
 				.map((s, i) => [i, of(s) && of(s).metrics[metric]])
 				.filter(([, m]) => m && known(m.mean))
-				.map(([i, m]) => [i, 0, m.mean, m.mean - m.half, m.mean + m.half].map((v, n) => (n ? v / scale.factor : v)));
+				.map(([i, m]) => [i, 0, m.mean, JM.lowEnd(metric, m.mean, m.half), m.mean + m.half].map((v, n) => (n ? v / scale.factor : v)));
 			return Object.assign(bars(color, items, any ? 0.35 : 0.5, any ? k - 0.5 : 0, c.ink), { name: name });
 		});
 		return out;

@@ -8,7 +8,7 @@
 	const spread = (s, col, list) =>
 		list
 			.filter((i) => known(col.mean[i]) && col.half[i] > 0)
-			.map((i) => [s.x[i], col.mean[i] - col.half[i], col.mean[i] + col.half[i]]);
+			.map((i) => [s.x[i], col.low[i], col.mean[i] + col.half[i]]);
 	const dashed = (color, at, more = []) => ({
 		silent: true,
 		symbol: "none",

@@ -22,6 +22,8 @@
 		max: n === 1 ? mean : max,
 	});
 	const PERCENT = ["energy_gain_percent", "time_loss_percent", "gain_minus_loss"];
+	// The lower end of a bar: what is never negative is not drawn below 0, where an interval of few runs may end.
+	JM.lowEnd = (metric, mean, half) => (PERCENT.includes(metric) || mean < 0 ? mean - half : Math.max(0, mean - half));
 	const widened = (stat) => ({
 		...stat,
 		half: stat.half > 0 ? Math.max(stat.half, S.percent_least) : stat.half,

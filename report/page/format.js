@@ -90,6 +90,7 @@ JM.column = function (series, name) {
 		factor: s.factor,
 		mean: stats.map((x) => (known(x.mean) ? x.mean / s.factor : NaN)),
 		half: stats.map((x) => x.half / s.factor),
+		low: stats.map((x) => JM.lowEnd(name, x.mean, x.half) / s.factor),
 		places: (stats[0] || {}).places,
 		any: stats.some((x) => known(x.mean)),
 	};

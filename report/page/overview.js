@@ -83,7 +83,7 @@
 	function withoutReference(S) {
 		const named = (s, text) => {
 			const dims = JM.dims(s);
-			return (dims.length === 1 && !dims[0].knob ? dims[0].name + " " : "") + text;
+			return (dims.length === 1 && !dims[0].knob && s.points.some((p) => p.settings[dims[0].index].text === text) ? dims[0].name + " " : "") + text;
 		};
 		const found = JM.works.map(leastEnergy).filter(Boolean).slice(0, FEW);
 		if (!found.length || S.runs.n < 2) return null;

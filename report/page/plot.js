@@ -264,7 +264,7 @@
 			type: "category",
 			data: names,
 			axisLabel: areTurned(names)
-				? { color: c.soft, fontSize: 11, rotate: 60, width: 220, overflow: "truncate" }
+				? { color: c.soft, fontSize: 11, rotate: 60, width: 250, overflow: "truncate" }
 				: { color: c.soft, hideOverlap: true, width: Math.max(60, Math.floor(900 / names.length)), overflow: "break", interval: 0 },
 		});
 	}
@@ -425,7 +425,7 @@
 	const SLOPE = 40; // degrees
 	function categoryAxis(c, name, labels) {
 		const longest = Math.min(90, 6.5 * Math.max(...labels.map((l) => l.length))),
-			turned = labels.length > 8 || labels.length * longest > 300;
+			turned = labels.length > 8 || labels.length * longest > 180;
 		return axis(c, name, {
 			type: "category",
 			data: labels,

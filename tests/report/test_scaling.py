@@ -6,9 +6,9 @@ import re
 import pytest
 
 import page_data
-from jm import jm
+from jm import SOURCE, jm
 from pages import CHROMIUM, browse
-from reports import records
+from reports import records, summary
 
 
 def table(text, title):
@@ -139,6 +139,16 @@ def test_ranks_that_share_a_model_have_one_batch(tmp_path):
     rows = [[n, rate, round(100 * rate / (n * 250), 1), watts, watts / rate, 1e6 / rate] for n, _, rate, watts in cases]
     assert close(table(text, "resnet50, batch 8 of each model (weak scaling)"), rows[:2]), text
     assert close(table(text, "resnet50, batch 8 of all together (strong scaling)"), [rows[0], rows[2]]), text
+
+
+def test_labels_have_what_differs_in_their_own_series():
+    """What only other series of the report differ in is left out, files that a run writes too; GPUs are counted in each row."""
+    folder = SOURCE / "tests/data/h200x4"
+    series = {s["title"].split()[1]: s for s in summary(folder / "train.db", folder / "llama3-8b.json")["series"]}
+    assert [p["label"] for p in series["gpt-117m"]["points"]] == ["1", "2", "4"]
+    divided = next(p["label"] for p in series["llama3-8b"]["points"] if "tp 2" in p["label"])
+    assert "pp 2" in divided and "accumulate 8" in divided and not divided.endswith("-")
+    assert "sum over 1 to 4 GPUs" in " ".join(jm("report", folder / "train.db").stdout.split())
 
 
 @pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed: the page was not opened in a browser")

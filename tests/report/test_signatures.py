@@ -184,7 +184,7 @@ def test_labels_of_many_kernels_have_what_tells_them_apart_and_lie_beside_each_o
     dom = browse(make_page(tmp_path, runs), "--dump-dom", "--window-size=1280,4000")
     text = re.compile(r'<text[^>]*transform="(?:matrix\([^)]*|translate\(([-\d.]+) ([-\d.]+))\)"[^>]*>([^<]*)</text>')
     bars = [t for _, _, t in text.findall(dom.split("<h3>Signatures of kernels")[1].split("</svg>")[0])]
-    rows = [f"{buffers}, {size}, {ctas}{turn}" for buffers, size, ctas in
+    rows = [f"{buffers}, {size} GB, {ctas}{turn}" for buffers, size, ctas in
             ((r["options"]["buffers"], r["options"]["size"], f"max-ctas={r['options']['max-ctas']}, " if "max-ctas" in r["options"] else "") for r in runs)
             for turn in ("product", "collective", "both")]
     assert len(rows) == 48 and set(rows) <= set(bars) and not [t for t in bars if "cuda:0" in t or "bf16" in t or "size" in t]
