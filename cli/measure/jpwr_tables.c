@@ -142,6 +142,7 @@ static int fill_column(struct jm_jpwr *j, int i)
 	if (!rc && j->ignore_errors && isnan(c->energy.joules)) {
 		c->energy.joules = joules_of_rows(j, i);
 		c->energy.error = NAN;
+		c->summed = !isnan(c->energy.joules);
 	}
 	return rc;
 }
@@ -283,9 +284,9 @@ int jm_jpwr_judge(struct jm_jpwr *j)
 		jm_err_set(&err, JM_EIO,
 			"%s gave no reading in %d of %d intervals, and its energy is %s%s.",
 			c->name, c->missing, j->rows.n - 1,
-			failed			 ? "unknown"
-			: isnan(c->energy.error) ? "the sum of the others"
-						 : "known from its counter or its other readings",
+			failed	    ? "unknown"
+			: c->summed ? "the sum of the others"
+				    : "known from its counter or its other readings",
 			failed && !j->ignore_errors
 				? "; --ignore-measure-errors makes this a warning"
 				: "");

@@ -30,6 +30,7 @@ struct jm_jpwr_column {
 	char name[96];
 	struct jm_energy energy;
 	int missing; /* intervals without a reading */
+	bool summed; /* the energy is the sum of its rows, because that of the sensor is unknown */
 };
 
 struct jm_jpwr {

@@ -53,7 +53,7 @@ static void leave_out_coarse(const struct jm_trace_interval *s, int counter, str
 	double bound = Z95 * sqrt(p->counter.variance), of_power = Z95 * sqrt(p->power.variance);
 	int resets = p->counter.resets;
 	bool may_be_locked = p->power.unseen > 0 && p->power.alike;
-	bool steps = step > ALIKE * p->power.joules && of_power < step;
+	bool steps = step > ALIKE * p->power.joules && !(of_power >= step);
 	bool vague = !isnan(p->power.joules) && !may_be_locked &&
 		     bound > VAGUE * fmax(p->counter.joules, p->power.joules) &&
 		     MUCH_BETTER * of_power < bound;

@@ -342,6 +342,13 @@ static double between_windows(const struct sum *s)
 	return (s->limit > 0 ? fmax(shown, hides) : shown + hides) + square(alias(s));
 }
 
+/* A sensor whose refresh is unknown, and that shows one value, may not have measured at all in this
+ * time. */
+static bool is_blind(const struct sum *s)
+{
+	return !s->signal->refresh_ns && !(range_of(s) > 0);
+}
+
 /* One pass: plateaus within [t0, t1] with one reading on each side, and slots. */
 struct pass {
 	int64_t t0, t1;
@@ -425,9 +432,10 @@ int jm_energy_by_power(const struct jm_trace_interval *stretch, const struct jm_
 	*ret = (struct jm_part){
 		.joules = s.covered_s > length * (1 - 1e-6) ? s.joules : NAN,
 		.known = s.covered_s > 0 ? s.joules : NAN,
-		.variance = between_windows(&s) + s.time_squares / 12 +
-			    square(power->step * s.covered_s) / 12 +
-			    2 * square(range_of(&s) * seconds(s.shift)) / 12,
+		.variance = is_blind(&s) ? NAN
+					 : between_windows(&s) + s.time_squares / 12 +
+						   square(power->step * s.covered_s) / 12 +
+						   2 * square(range_of(&s) * seconds(s.shift)) / 12,
 		.unseen = unseen_share(&s),
 		.alike = is_alike(&s),
 		.few = s.pattern.n < FEW_ALIKE,

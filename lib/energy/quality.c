@@ -23,9 +23,11 @@ static bool counts(const struct jm_quality_facts *f, int i)
 	return jm_meter_counts(f->set, i);
 }
 
-static const struct jm_signal *best_signal(const struct jm_quality_facts *f, int meter)
+/* That its energy comes from. */
+static const struct jm_signal *used_signal(const struct jm_quality_facts *f, int meter)
 {
-	int signal = jm_meter_energy_signal(f->set, meter);
+	int signal = isnan(f->energy[meter].joules_counter) ? jm_meter_power_signal(f->set, meter)
+							    : jm_meter_energy_signal(f->set, meter);
 
 	return signal < 0 ? NULL : &f->set->signal[signal];
 }
@@ -186,7 +188,7 @@ static bool has_gaps(const struct jm_quality_facts *f, int i, struct reason *r)
 
 static bool too_short(const struct jm_quality_facts *f, int i, struct reason *r)
 {
-	const struct jm_signal *signal = best_signal(f, i);
+	const struct jm_signal *signal = used_signal(f, i);
 	double windows;
 
 	/* an estimate has no sensor whose refreshes could be counted */
@@ -199,6 +201,22 @@ static bool too_short(const struct jm_quality_facts *f, int i, struct reason *r)
 		"The phase of %.3g s covers %.0f refresh%s of the sensor of %s; at least %d are "
 		"needed.",
 		f->seconds, windows, windows == 1 ? "" : "es", label(f, i), WINDOWS_NEEDED);
+	return true;
+}
+
+/* A sensor that shows one value may not have measured at all in this time. */
+static bool refreshes_unknown(const struct jm_quality_facts *f, int i, struct reason *r)
+{
+	const struct jm_signal *signal = used_signal(f, i);
+	const struct jm_energy *e = &f->energy[i];
+
+	if (!signal || signal->refresh_ns > 0 || signal->quantity == JM_Q_ENERGY ||
+		isnan(e->joules) || e->samples >= WINDOWS_NEEDED)
+		return false;
+	snprintf(r->text, sizeof(r->text),
+		"How often the power sensor of %s refreshes is unknown, and it showed %ld "
+		"value%s in %.3g s; at least %d are needed.",
+		label(f, i), e->samples, e->samples == 1 ? "" : "s", f->seconds, WINDOWS_NEEDED);
 	return true;
 }
 
@@ -312,9 +330,17 @@ static bool shares_a_part(const struct jm_quality_facts *f, int i, struct reason
 
 static bool no_counter(const struct jm_quality_facts *f, int i, struct reason *r)
 {
-	if (jm_meter_signal(f->set, i, JM_Q_ENERGY) >= 0)
+	const struct jm_energy *e = &f->energy[i];
+	bool counter = jm_meter_signal(f->set, i, JM_Q_ENERGY) >= 0;
+
+	if (counter &&
+		(!isnan(e->joules_counter) || isnan(e->joules) || e->fault.kind || e->resets))
 		return false;
-	snprintf(r->text, sizeof(r->text), "%s has no energy counter.", label(f, i));
+	snprintf(r->text, sizeof(r->text),
+		counter ? "The energy counter of %s is less exact for this phase than its power "
+			  "readings, which are used."
+			: "%s has no energy counter.",
+		label(f, i));
 	return true;
 }
 
@@ -357,6 +383,7 @@ static const struct {
 	{C, NULL, loose},
 	{C, NULL, has_gaps},
 	{C, NULL, too_short},
+	{C, NULL, refreshes_unknown},
 	{C, NULL, is_faulty},
 	{C, NULL, power_is_zero},
 	{C, NULL, ways_differ},

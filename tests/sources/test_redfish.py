@@ -71,6 +71,10 @@ def test_a_counter_that_is_coarse_beside_the_energy_is_not_used(bmc, digits):
     (one,) = record["meters"]
     assert next(asked) > 10 and one["joules"] == pytest.approx(812.5 * record["wall_s"], rel=0.02)
     assert one["joules_counter"] is None and one["fault"] == "none"
+    # one value, of a sensor that may refresh once a minute
+    assert one["error_sampling_joules"] is None and record["quality"]["grade"] == "C"
+    assert [w for w in ("refreshes is unknown, and it showed 1 value", "less exact")
+            if not any(w in r for r in record["quality"]["reasons"])] == []
     assert [s["step"] for s in one["signals"] if s["quantity"] == "energy"] == [pytest.approx(3.6e6 * step)]
 
 

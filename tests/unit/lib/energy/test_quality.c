@@ -166,6 +166,37 @@ static void ten_refreshes_are_few(void **state)
 	expect(b, "C", 1);
 }
 
+static void a_counter_that_is_not_used_costs_a_grade(void **state)
+{
+	struct bench *b = *state;
+
+	b->energy[0].joules_counter = NAN;
+	expect(b, "B", 1);
+	b->energy[0].resets = 1; /* one reason, why it is not used, is enough */
+	expect(b, "C", 1);
+}
+
+/* A node's power sensor: 31 values are few where its refresh is unknown. */
+static void few_values_of_an_unknown_refresh_cost_two_grades(void **state)
+{
+	struct jm_meter m = {.label = "Node", .scope = JM_SCOPE_NODE, .covers = "/"};
+	struct jm_signal power = {.quantity = JM_Q_POWER};
+	struct bench *b = *state;
+
+	jm_meters_done(&b->set);
+	jm_meters_add(&b->set, &m, NULL);
+	jm_meters_add_signal(&b->set, &power, NULL);
+	b->energy[0].joules_counter = NAN;
+	b->energy[0].samples = 31;
+	jm_meters_derive(&b->set);
+	expect(b, "C", 2); /* it has no counter, either */
+	b->energy[0].samples = 32;
+	expect(b, "B", 1);
+	b->energy[0].samples = 1;
+	b->set.signal[0].refresh_ns = REFRESH;
+	expect(b, "B", 1);
+}
+
 static void refreshes_are_counted_whole(void **state)
 {
 	struct bench *b = *state;
@@ -326,6 +357,8 @@ int main(void)
 		TEST(a_reset_costs_two_grades),
 		TEST(a_change_of_place_costs_two_grades),
 		TEST(ten_refreshes_are_few),
+		TEST(a_counter_that_is_not_used_costs_a_grade),
+		TEST(few_values_of_an_unknown_refresh_cost_two_grades),
 		TEST(refreshes_are_counted_whole),
 		TEST(drift_and_heat_cost_one_grade_together),
 		TEST(a_power_brake_costs_a_grade),
