@@ -151,7 +151,7 @@ struct jm_graph {
 	int pp;		 /* ranks that have stages of the model (pipeline_parallel.h); 0 means 1 */
 	int stage;	 /* the own one of these, from 0 */
 	int chunks;	 /* parts of each stage; 0 means 1 */
-	int last_blocks; /* of the last part of the last stage; 0 = all parts have as many */
+	int last_blocks; /* of the last part of the last stage; 0 = to be chosen by FLOPs */
 	int64_t batch, seq;  /* of all rows, with sp */
 	size_t bucket_bytes; /* smallest sum of gradients over ranks; 0 means JM_BUCKET_BYTES */
 	bool by_host;	  /* ranks exchange data through the memory of the host (transport host) */

@@ -20,7 +20,7 @@ struct cut {
  * divide, the first parts have one more. */
 static int part_of(const struct cut *c, int block)
 {
-	int n = c->g->n_blocks, last = c->g->last_blocks ? c->g->last_blocks : n / c->parts;
+	int n = c->g->n_blocks, last = c->g->last_blocks;
 	int each = (n - last) / (c->parts - 1), more = (n - last) % (c->parts - 1);
 
 	if (block >= n - last)
@@ -40,6 +40,47 @@ static void find_parts(const struct cut *c)
 		now = block ? part_of(c, block - 1) : now;
 		c->part[k] = y->class == JM_CLASS_COPY ? ANY : now;
 	}
+}
+
+/* FLOPs of the stage that has most, if the last part has so many blocks. stage: [pp] room. */
+static double most_flops(const struct cut *c, int last, double *stage)
+{
+	double most = 0;
+
+	c->g->last_blocks = last;
+	find_parts(c);
+	memset(stage, 0, (size_t)c->g->pp * sizeof(*stage));
+	for (int k = 0; k < c->n; k++) {
+		double *now = c->part[k] == ANY ? NULL : &stage[c->part[k] % c->g->pp];
+
+		if (now)
+			*now += c->g->node[k]->flops_executed;
+		most = now && *now > most ? *now : most;
+	}
+	return most;
+}
+
+/*
+ * The last part computes the loss, too: it has so many blocks that the stage which computes most
+ * computes least, at most as many as the other parts. Counted in FLOPs of the forward pass, of
+ * which gradients have twice as many in each part.
+ */
+static int choose_last(const struct cut *c, struct jm_err *err)
+{
+	int even = c->g->n_blocks / c->parts, best = even;
+	double *stage = calloc((size_t)c->g->pp, sizeof(*stage)), least, flops;
+
+	if (!stage)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the stages of a model.");
+	least = most_flops(c, even, stage);
+	for (int last = even - 1; last > 0; last--) {
+		flops = most_flops(c, last, stage);
+		best = flops < least ? last : best;
+		least = flops < least ? flops : least;
+	}
+	c->g->last_blocks = best;
+	free(stage);
+	return 0;
 }
 
 static bool reads(const struct jm_node *n, const struct jm_tensor *t)
@@ -171,8 +212,10 @@ static void take_order(struct cut *c)
 
 static int keep_stage(struct cut *c, struct jm_tensor *loss, struct jm_err *err)
 {
-	int code;
+	int code = c->g->last_blocks ? 0 : choose_last(c, err);
 
+	if (code)
+		return code;
 	find_parts(c);
 	code = find_tied(c, err);
 	for (int i = 0; i < jm_graph_chunks(c->g) && !code; i++)
@@ -201,11 +244,10 @@ static int check_blocks(const struct cut *c, struct jm_err *err)
 			"parts of --pp %d%s; give fewer.",
 			g->last_blocks, g->n_blocks - g->last_blocks, g->n_blocks, c->parts - 1,
 			g->pp, with);
-	if (!g->last_blocks && g->n_blocks % c->parts)
+	if (g->n_blocks < c->parts)
 		return jm_err_set(err, JM_ERANGE,
-			"--pp %d%s does not divide the %d blocks of the model into stages of equal "
-			"size; give a divisor, or the blocks of the last part by --pp-last.",
-			g->pp, with, g->n_blocks);
+			"--pp %d%s makes %d parts, and the model has %d blocks; give fewer.", g->pp,
+			with, c->parts, g->n_blocks);
 	return 0;
 }
 

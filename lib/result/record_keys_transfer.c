@@ -74,6 +74,8 @@ const struct jm_key jm__communication_keys[] = {
 	{COUNT("pp", JM_KEY_OPTIONAL),
 		.meaning = "stages of each model, on different ranks (pipeline parallel)"},
 	{COUNT("pp_chunks", JM_KEY_OPTIONAL), .meaning = "parts of the network in each stage"},
+	{COUNT("pp_last", JM_KEY_OPTIONAL),
+		.meaning = "blocks of the last part, which computes the loss, too"},
 	{COUNT("micro_steps", JM_KEY_OPTIONAL),
 		.meaning = "of a step, which go through the stages"},
 	{POSITIVE("pp_bytes_per_step", JM_KEY_OPTIONAL), .unit = "B",

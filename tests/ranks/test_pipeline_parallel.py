@@ -96,8 +96,8 @@ def test_on_the_queue_of_devices(gpt, ranks):
 @pytest.mark.parametrize("work, ranks, tp, pp, more, reason", [
     (LLAMA, 3, 1, 2, [], "--pp 2 does not divide 3 ranks into models"),
     (LLAMA, 6, 2, 2, [], "--pp 2 with --tp does not divide 6 ranks into models; --ranks has to be a multiple of 4"),
-    (LLAMA, 3, 1, 3, [], "--pp 3 does not divide the 4 blocks of the model"),
-    (LLAMA, 2, 1, 2, ["--pp-chunks", "4"], "--pp 2 with --pp-chunks does not divide the 4 blocks of the model"),
+    (LLAMA, 5, 1, 5, [], "--pp 5 makes 5 parts, and the model has 4 blocks; give fewer"),
+    (LLAMA, 2, 1, 2, ["--pp-chunks", "4"], "--pp 2 with --pp-chunks makes 8 parts, and the model has 4 blocks; give fewer"),
     (LLAMA, 3, 1, 3, ["--pp-last", "3"], "--pp-last 3 leaves 1 of the 4 blocks of the model to the other 2 parts of --pp 3; give fewer"),
     (LLAMA, 2, 2, 1, ["--pp-last", "2"], "--pp-last 2 needs --pp of at least 2"),
     (LLAMA, 4, 1, 4, ["--precision", "fp8", "--continue", "c"], "--pp 4 does not go with --precision fp8 with a checkpoint"),

@@ -341,7 +341,8 @@ const struct jm_option jm_train_options[] = {
 		.needs = "pp",
 		.help = "with --pp: blocks of the last part of the network, which computes the "
 			"loss, too; the other parts share the rest, the first ones one more where "
-			"it does not divide. When not given, all have as many"},
+			"it does not divide. When not given, as many as make the FLOPs of the "
+			"stages differ least"},
 	{.name = "bucket",
 		JM_BIND(JM_REAL, struct train, given.bucket),
 		.min = 1e-3,

@@ -203,17 +203,21 @@ static json_t *plan_json(const struct train *s)
 void jm_train_plan_tell(const struct train *s)
 {
 	const struct jm_program *p = s->program;
+	char last[64] = "";
 
+	if (jm_graph_pp(s->graph) > 1)
+		snprintf(last, sizeof(last), "; the last part has %d of %d blocks",
+			s->graph->last_blocks, s->graph->n_blocks);
 	jm_log(s->work->ctx, JM_INFO,
 		"Batch %lld needs %.3f GB at most (%.3f GB stay, %.3f GB of activations and "
-		"scratch; %s%s), planned in %.0f ms; %.3f GB may be used.",
+		"scratch; %s%s%s), planned in %.0f ms; %.3f GB may be used.",
 		(long long)s->training.batch, (double)peak_with_inputs(s) / 1e9,
 		(double)p->persistent_bytes / 1e9, (double)p->arena_bytes / 1e9,
 		s->training.recompute		   ? "blocks are recomputed"
 		: s->training.keep_all		   ? "all results are kept for gradients"
 		: !(s->training.remake.share <= 0) ? "most results are kept for gradients"
 						   : "norms and activations are recomputed",
-		s->graph->shard ? "; each rank updates its share of the parameters" : "",
+		s->graph->shard ? "; each rank updates its share of the parameters" : "", last,
 		s->plan_s * 1e3, (double)s->memory / 1e9);
 	if (s->work->more)
 		json_object_set_new(s->work->more, "plan", plan_json(s));

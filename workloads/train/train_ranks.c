@@ -35,6 +35,7 @@ static json_t *communication_json(const struct train *s, const struct jm_reduce_
 	if (pipe->stages) {
 		jm_json_set_int(&json, "pp", pipe->stages);
 		jm_json_set_int(&json, "pp_chunks", pipe->chunks);
+		jm_json_set_int(&json, "pp_last", s->graph->last_blocks);
 		jm_json_set_int(&json, "micro_steps", pipe->micro_steps);
 		jm_json_set_number(&json, "pp_bytes_per_step", sent);
 		jm_json_set_number(&json, "bubble", jm_pipe_bubble(pipe));
