@@ -49,13 +49,13 @@
 	}
 
 	function top() {
-		const host = (S.machines[0] || {}).host;
+		const first = S.machines[0] || {};
 		const days = [...new Set(JM.allRuns.map((i) => (JM.run("started", i) || "").slice(0, 10)).filter(Boolean))].sort();
-		const hosts = new Set(S.machines.map((m) => m.host)).size;
+		const hosts = new Set(S.machines.map((m) => m.hosts || m.host)).size;
 		const words = [
 			S.runs.n + (S.runs.n === 1 ? " run" : " runs"),
 			S.series.length > 1 && S.series.length + " systems",
-			hosts > 1 ? "on " + hosts + " machines" : host && "on the machine " + host,
+			hosts > 1 ? "on " + hosts + " machines" : first.hosts ? "on the hosts " + first.hosts : first.host && "on the machine " + first.host,
 			days.length && (days.length > 1 ? days[0] + " to " + days[days.length - 1] : days[0]),
 		];
 		const button = (title, type, name, text) =>

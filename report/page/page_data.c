@@ -435,20 +435,30 @@ static json_t *details_json(const struct jm_grouping *g)
 
 /* ---- machines and traces --------------------------------------------------------------------- */
 
+/* With "hosts", the names of all of them, of ranks on several. */
+static json_t *machine_json(const struct jm_grouping *g, const struct jm_group_case *c)
+{
+	const json_t *record = jm_page_whole_record(g, c);
+	json_t *out = json_copy(json_object_get(record, "provenance"));
+
+	if (out && json_array_size(json_object_get(record, "hosts")) > 1)
+		jm_json_set_text(&out, "hosts", g->machine[c->machine].part[JM_MACHINE_HOST]);
+	return out;
+}
+
 static json_t *machines_json(const struct jm_grouping *g)
 {
-	const json_t *last = NULL;
 	json_t *out = json_array(), *other;
 	size_t k;
 
 	for (int i = 0; i < g->n_cases && json_array_size(out) < MOST_MACHINES; i++) {
-		json_t *one = json_object_get(jm_page_whole_record(g, &g->c[i]), "provenance");
-		bool seen = one == last;
+		json_t *one = machine_json(g, &g->c[i]);
+		bool seen = !one;
 
 		json_array_foreach(out, k, other) seen = seen || json_equal(other, one);
-		if (!seen && json_is_object(one))
+		if (!seen)
 			json_array_append(out, one);
-		last = one;
+		json_decref(one);
 	}
 	return out;
 }

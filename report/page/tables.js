@@ -538,7 +538,7 @@
 		const device = (d) => list(d.name, d.id, d.driver && "driver " + d.driver);
 		const memory = known(p.memory_bytes) ? (p.memory_bytes / 2 ** 30).toFixed(1) + " GiB" : null;
 		return facts([
-			["host", text(p.host)],
+			[p.hosts ? "hosts" : "host", text(p.hosts || p.host)],
 			["system", list(p.os, p.kernel && "kernel " + p.kernel)],
 			["processor", list(p.cpu, p.cores && p.cores + " cores")],
 			["memory", text(memory)],

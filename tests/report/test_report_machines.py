@@ -9,6 +9,7 @@ import random
 import numpy
 import pytest
 
+import page_data
 from jm import USAGE, jm, sentence
 from reports import report, summary, write
 
@@ -180,3 +181,13 @@ def test_pooling_one_machine_changes_nothing(tmp_path):
 def test_there_is_nothing_else_to_pool(tmp_path):
     rows = copy.deepcopy(repeats([1000]))
     assert "devices" in sentence(jm("report", "--pool", "hosts", write(tmp_path, rows)), USAGE)
+
+
+def test_ranks_on_two_hosts_are_of_one_machine_that_names_both(tmp_path):
+    (row,) = repeats([1000])
+    row["hosts"] = [{"name": name, "machine": None, "ranks": [rank], "start_s": 0.0, "start_doubt_s": 0.0, "phases": [], "settings": None}
+                    for rank, name in enumerate(("node1", "node2"))]
+    path = write(tmp_path, [row])
+    assert "hosts node1, node2" in " ".join(report(path).split())
+    (machine,) = page_data.of(report("--html", "-", path))["machines"]
+    assert (machine["host"], machine["hosts"]) == ("node1", "node1, node2")
