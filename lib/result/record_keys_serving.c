@@ -77,6 +77,9 @@ static const struct jm_key search_keys[] = {
 	{POSITIVE("broken", JM_KEY_NULL), .unit = "1/s",
 		.meaning = "the lowest rate whose trial did not; null: each did"},
 	{COUNT("trials", 0), .meaning = "how many there were"},
+	{FLAG("confirmed", JM_KEY_NULL | JM_KEY_OPTIONAL),
+		.meaning = "did a trial of all requests that arrive in the run keep them at the "
+			   "rate kept? null: the length of the run is not given in seconds"},
 	{0},
 };
 

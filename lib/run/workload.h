@@ -66,6 +66,8 @@ struct jm_work {
 	int local;	 /* ranks that share the processors which this process may use; 0 = all */
 	/* of operations against the reference before the first step, at most; 0 = none */
 	double selftest_s;
+	/* how long the warm-up and the measured steps will be; NAN = not given in seconds */
+	double warm_s, steady_s;
 	int64_t steady_ns; /* when the measured steps began; 0 = not yet */
 	/* what an earlier case with the same command has started (keeps); 0 = nothing, or it has
 	 * ended */

@@ -75,6 +75,41 @@ def test_the_run_has_the_rate_that_was_found(tmp_path, ranks):
     assert r["serving"]["requests_offered"] < 6 * rate + 20  # those of the trials do not count
 
 
+# one request after the other on a simulated GPU: each has it for the same time
+QUEUE = ["run", "serve", "--model", "llama3-8b", "--device", "sim:h100x1", "--precision", "bf16", "--running", 1, "--input-tokens", 1024,
+         "--output-tokens", 1, "--step-tokens", 1024, "--warmup", "5s", "--seconds", 60, "--ttft", f"{BOUND}s", "--arrival", "poisson"]
+
+
+def times_of(path):
+    """Times to the first token, of all and of those in the window, and the arrivals."""
+    with path.open() as file:
+        rows = list(csv.DictReader(file))
+    ttft = numpy.array([float(row["ttft_s"]) for row in rows])
+    return ttft, ttft[[row["in_window"] == "1" for row in rows]], numpy.array([float(row["arrival_s"]) for row in rows])
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_rate_of_short_trials_is_lowered_until_the_whole_run_keeps_the_bounds(tmp_path, seed):
+    path = tmp_path / "requests.csv"
+    r = one(*QUEUE, "--rate", "max", "--trial-requests", 50, "--seed", seed, "--requests-csv", path)
+    found, (ttft, of_window, arrivals) = r["serving"]["rate_search"], times_of(path)
+    assert found["confirmed"] is True and r["serving"]["p99_in_bounds"] is True
+    busy, wait, waits = ttft.min(), 0.0, []
+    for gap in numpy.diff(arrivals, prepend=arrivals[0]):  # Lindley's recursion
+        wait = max(0.0, wait + busy * bool(waits) - gap)
+        waits.append(wait)
+    assert numpy.allclose(waits + busy, ttft, atol=1e-6)
+    assert numpy.percentile(of_window, 99) <= BOUND
+    one(*QUEUE, "--rate", found["broken"], "--seed", seed, "--requests-csv", path)
+    ttft, of_window, _ = times_of(path)
+    assert max(numpy.percentile(ttft, 99), numpy.percentile(of_window, 99)) > BOUND and found["broken"] <= 1.0501 * found["kept"]
+
+
+def test_a_run_whose_length_is_in_steps_confirms_nothing():
+    steps = [*QUEUE[:QUEUE.index("--seconds")], "--steps", 20, *QUEUE[QUEUE.index("--seconds") + 2:]]
+    assert one(*steps, "--rate", "max", "--trial-requests", 50)["serving"]["rate_search"]["confirmed"] is None
+
+
 def test_ctrl_c_ends_the_wait_for_a_request_of_a_trial(tmp_path):
     """The third request never ends; failures after it end the trial."""
     programmed = Server(0, tmp_path / "log", ["well", "well", "stall", *["500"] * 1000])

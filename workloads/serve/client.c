@@ -323,6 +323,21 @@ static int unfinished(const void *state)
 	return ((const struct jm_client *)state)->under_way;
 }
 
+static int find_rate(struct jm_client *c, struct jm_err *err)
+{
+	const struct jm_rate_server server = {.arg = c,
+		.load = &c->load,
+		.clock = c->work->sleeper->clock,
+		.restart = restart,
+		.step = search_step,
+		.unfinished = unfinished,
+		.warm_s = c->work->warm_s,
+		.steady_s = c->work->steady_s,
+		.failure = c->failure};
+
+	return jm_rate_search(&server, err);
+}
+
 static int client_setup(struct jm_work *work, void **ret_state, struct jm_err *err)
 {
 	struct jm_client *c = calloc(1, sizeof(*c));
@@ -339,9 +354,7 @@ static int client_setup(struct jm_work *work, void **ret_state, struct jm_err *e
 	if (!code)
 		code = connect_to(c, err);
 	if (!code && c->load.finds_rate)
-		code = jm_rate_search(&(struct jm_rate_server){c, &c->load, work->sleeper->clock,
-					      restart, search_step, unfinished, c->failure, NULL},
-			err);
+		code = find_rate(c, err);
 	if (code)
 		return code;
 	show_model(c);

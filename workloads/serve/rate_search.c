@@ -8,6 +8,8 @@
 #define IDLE   0.02 /* requests under way on average: with fewer there is no queue */
 #define BOUNDS                                                                                     \
 	20 /* a trial lasts this many times --ttft at least: a queue that grows by 5 % of it exceeds the bound */
+#define MOST	1e6  /* requests of a trial, at most */
+#define LOWER	12   /* trials as long as the run, each at a rate that is lower by NEAR, at most */
 #define ALLOWED 0.01 /* of the requests may be beyond a bound */
 
 static const struct jm_answers *answers_of(const struct jm_rate_server *s)
@@ -62,15 +64,52 @@ static int share(const struct jm_rate_server *s, void *value, size_t bytes, stru
 	return s->gang ? s->gang->share(s->arg, value, bytes, err) : 0;
 }
 
-/* 1: it keeps the bounds. 0: it does not. */
-static int try_rate(const struct jm_rate_server *s, double rate, struct jm_err *err)
+static int requests_of_trial(const struct jm_rate_server *s, double rate)
 {
 	double ttft = s->load->answers.ttft, least = isnan(ttft) ? 0 : ceil(BOUNDS * ttft * rate);
-	int most = least > s->load->trial ? (int)fmin(least, 1e6) : s->load->trial;
+
+	return least > s->load->trial ? (int)fmin(least, MOST) : s->load->trial;
+}
+
+static double seconds_of_run(const struct jm_rate_server *s)
+{
+	return s->warm_s + s->steady_s;
+}
+
+static int requests_of_run(const struct jm_rate_server *s, double rate)
+{
+	struct jm_arrivals a = s->load->arrivals;
+
+	a.rate = rate;
+	a.at_s = 0;
+	a.next = 0;
+	jm_arrivals_plan(&a);
+	while (a.at_s < seconds_of_run(s) && a.next < MOST) {
+		a.next++;
+		jm_arrivals_plan(&a);
+	}
+	return a.next;
+}
+
+/* Those of the whole trial, and those of the window that a run of these requests has. */
+static bool keep_bounds(const struct jm_rate_server *s)
+{
+	struct jm_answers a = *answers_of(s);
+
+	if (jm_answers_keep_bounds(&a) != 1)
+		return false;
+	jm_answers_find_window(
+		&a, a.answer[0].arrived + (isnan(s->warm_s) ? 0 : llround(s->warm_s * 1e9)));
+	return jm_answers_keep_bounds(&a) != 0;
+}
+
+/* 1: so many requests keep the bounds. 0: they do not. */
+static int try_rate(const struct jm_rate_server *s, double rate, int most, struct jm_err *err)
+{
 	int code = run(s, rate, most, err), kept = 0;
 
 	if (!code && judges(s))
-		kept = !is_lost(s) && jm_answers_keep_bounds(answers_of(s)) == 1;
+		kept = !is_lost(s) && keep_bounds(s);
 	if (!code)
 		code = share(s, &kept, sizeof(kept), err);
 	if (code)
@@ -139,6 +178,27 @@ static double next_rate(double kept, double broken)
 	return isinf(broken) ? 2 * kept : sqrt(kept * broken);
 }
 
+/* Few requests do not show a queue that grows slowly. */
+static int confirm(const struct jm_rate_server *s, double least, struct jm_err *err)
+{
+	struct jm_rate_found *found = &s->load->found;
+	int most = isnan(seconds_of_run(s)) ? -1 : requests_of_run(s, found->kept), kept;
+
+	found->confirmed = most < 0 ? -1 : most <= requests_of_trial(s, found->kept);
+	for (int i = 0; i < LOWER && !found->confirmed && found->kept >= least; i++) {
+		kept = try_rate(s, found->kept, requests_of_run(s, found->kept), err);
+		if (kept < 0)
+			return kept;
+		found->trials++;
+		found->confirmed = kept;
+		if (kept)
+			break;
+		found->broken = found->kept;
+		found->kept /= NEAR;
+	}
+	return 0;
+}
+
 int jm_rate_search(const struct jm_rate_server *s, struct jm_err *err)
 {
 	struct jm_rate_found *found = &s->load->found;
@@ -149,7 +209,7 @@ int jm_rate_search(const struct jm_rate_server *s, struct jm_err *err)
 	*found = (struct jm_rate_found){.kept = 0, .broken = INFINITY};
 	while (!code && found->trials < TRIALS && rate >= of_one.least &&
 		!(found->broken <= NEAR * found->kept)) {
-		int kept = try_rate(s, rate, err);
+		int kept = try_rate(s, rate, requests_of_trial(s, rate), err);
 
 		if (kept < 0)
 			return kept;
@@ -162,6 +222,8 @@ int jm_rate_search(const struct jm_rate_server *s, struct jm_err *err)
 			"No rate down to %g requests per second keeps --ttft and --tpot; give "
 			"larger bounds, shorter requests or fewer --running.",
 			found->broken);
+	if (!code)
+		code = confirm(s, of_one.least, err);
 	if (!code)
 		code = s->restart(s->arg, err);
 	if (!code)

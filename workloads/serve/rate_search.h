@@ -33,6 +33,8 @@ struct jm_rate_server {
 	 * none. */
 	int (*step)(void *arg, struct jm_err *err);
 	int (*unfinished)(const void *arg); /* requests under way */
+	/* Of the run that follows: its warm-up, its measured steps; NAN = not given in seconds. */
+	double warm_s, steady_s;
 	const char *failure; /* why the latest request failed; NULL = such a server says none */
 	const struct jm_rate_gang
 		*gang; /* NULL = one rank alone, whose answers are those of `load` */
@@ -40,8 +42,9 @@ struct jm_rate_server {
 
 /*
  * Begins near what the server would do if its --running requests took no longer than one alone,
- * halves the rate until a trial keeps the bounds, and narrows the gap to 5 %. Then the load is as
- * before its first request, and has the rate that was found. JM_ERANGE: the server keeps the bounds
+ * halves the rate until a trial keeps the bounds, and narrows the gap to 5 %. Where the run is longer
+ * than a trial, its own requests are tried, too, and the rate is lowered by 5 % until they keep the
+ * bounds. Then the load is as before its first request, and has the rate that was found. JM_ERANGE: the server keeps the bounds
  * at no rate that was tried.
  */
 int jm_rate_search(const struct jm_rate_server *s, struct jm_err *err);

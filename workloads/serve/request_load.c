@@ -150,8 +150,9 @@ json_t *jm_load_search_json(const struct jm_load *l)
 
 	if (!f->trials)
 		return json_null();
-	return json_pack("{s:f, s:o, s:i}", "kept", f->kept, "broken", jm_json_number(f->broken),
-		"trials", f->trials);
+	return json_pack("{s:f, s:o, s:i, s:o}", "kept", f->kept, "broken",
+		jm_json_number(f->broken), "trials", f->trials, "confirmed",
+		f->confirmed < 0 ? json_null() : json_boolean(f->confirmed));
 }
 
 void jm_load_note(const struct jm_load *l, char *out, size_t size)
@@ -166,8 +167,9 @@ void jm_load_note(const struct jm_load *l, char *out, size_t size)
 	else
 		snprintf(out, size,
 			"The highest rate within the bounds is %.4g requests/s (%d trials); %.4g "
-			"breaks them.",
-			f->kept, f->trials, f->broken);
+			"breaks them.%s",
+			f->kept, f->trials, f->broken,
+			f->confirmed ? "" : " No trial as long as the run has confirmed it.");
 }
 
 int jm_load_finish(

@@ -450,6 +450,8 @@ static int find_rate(struct serve *s, struct jm_err *err)
 		.restart = restart,
 		.step = step_of_setup,
 		.unfinished = unfinished,
+		.warm_s = s->work->warm_s,
+		.steady_s = s->work->steady_s,
 		.gang = s->queue.shared ? &gang : NULL};
 	int code = s->queue.shared ? answer_one(s, err) : 0;
 

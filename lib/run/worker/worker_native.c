@@ -157,6 +157,8 @@ static int setup(struct jm__worker *w, struct native *n, struct jm_err *err)
 				? &n->meet
 				: NULL,
 		.selftest_s = selftest_of(w),
+		.warm_s = n->length.warm_s,
+		.steady_s = n->length.seconds,
 		.kept = (pid_t)json_integer_value(kept),
 		.keep = kept ? keep : NULL,
 		.keep_arg = w,
