@@ -22,6 +22,7 @@
 struct runs {
 	double *change, *place, *first, *others;
 	int n, n_settings, last;
+	bool requests; /* of a server, which are others in each repeat */
 };
 
 static bool runs_init(struct runs *r, size_t n)
@@ -52,6 +53,7 @@ static void add_setting(const struct jm_group_case *c, int n, int metric, struct
 
 		if (!c[i].ok || !(value > 0))
 			continue;
+		r->requests |= json_is_object(json_object_get(c[i].record, "serving"));
 		r->change[r->n] = value;
 		r->place[r->n++] = known++;
 		sum += value;
@@ -74,6 +76,7 @@ static void collect(
 	const struct jm_grouping *g, const struct jm_group_series *s, int metric, struct runs *r)
 {
 	r->n = r->n_settings = r->last = 0;
+	r->requests = false;
 	for (int i = 0, n; i < g->n_cases; i += n) {
 		n = 1;
 		while (i + n < g->n_cases && g->c[i + n].point == g->c[i].point)
@@ -101,6 +104,13 @@ static double drift_of(const struct runs *r, double *ret_half)
 	return 100 * r->last * slope;
 }
 
+/* The likely cause of what the order of the runs shows. */
+static const char *cause(const struct runs *r, const char *otherwise)
+{
+	return r->requests ? "Each repeat has requests of its own, which may be the cause."
+			   : otherwise;
+}
+
 static void warn_drift(const struct runs *r, const char *what, json_t *into)
 {
 	char text[300];
@@ -114,8 +124,9 @@ static void warn_drift(const struct runs *r, const char *what, json_t *into)
 	snprintf(text, sizeof(text),
 		"The %s drifts: it changes by %+.2f %% ± %.2f %% from the first repeat of a "
 		"setting to "
-		"the last. Let the machine reach a steady temperature first, or run more blocks.",
-		what, drift, half);
+		"the last. %s",
+		what, drift, half,
+		cause(r, "Let the machine reach a steady temperature first, or run more blocks."));
 	json_array_append_new(into, json_string(text));
 }
 
@@ -134,10 +145,9 @@ static void warn_first(const struct runs *r, const char *what, json_t *into)
 	snprintf(text, sizeof(text),
 		"First runs differ: the %s of the first repeat of a setting is %.2f %% %s than "
 		"that of "
-		"the later ones (95 %% interval %+.2f to %+.2f %%). A longer warm-up may be "
-		"needed.",
+		"the later ones (95 %% interval %+.2f to %+.2f %%). %s",
 		what, fabs(percent), percent < 0 ? "lower" : "higher", 100 * (c.low - 1),
-		100 * (c.high - 1));
+		100 * (c.high - 1), cause(r, "A longer warm-up may be needed."));
 	json_array_append_new(into, json_string(text));
 }
 

@@ -79,6 +79,8 @@ def test_the_best_cap_keeps_the_bounds(tmp_path):
     best = min((cap for cap in kept if kept[cap]), key=joules.get)
     answer = re.search(r"Best setting: .*\n +(\d+) W \(.* less energy, .*p99 within", jm("report", store).stdout)
     assert answer[1] + "W" == best
+    report = jm("report", store, "--format", "md").stdout  # each repeat has a seed of its own
+    assert "requests of its own" in report and "warm-up may be needed" not in report
 
 
 def test_a_full_cache_preempts():
