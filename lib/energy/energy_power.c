@@ -11,7 +11,9 @@
  * sensor shows it the same moments again and again, so that what is missed adds up; one that nearly
  * does is seen as a slow wave (energy_pattern.c). Few readings may be alike whatever happens
  * between them: then the bound follows from what the device can draw, hidden() below;
- * docs/energy.md has the figures.
+ * docs/energy.md has the figures. A value of unknown refresh holds until the next one is seen, but
+ * power may have changed at any time since it came: at most dP times that time is missed, all of it
+ * on one side, with variance (dP t)^2 / 3.
  */
 #include "energy/energy_parts.h"
 #include "trace/plateaus.h"
@@ -29,8 +31,9 @@
 #define FEW_ALIKE     14   /* readings: of fewer, hidden_by_few() allows for what they hide */
 #define MANY_ALIKE                                                                                 \
 	64 /* readings: the alias of a load within 5 % of the refresh has turned by then */
-#define REST		 0.125		     /* of the limit: a device rests at about that */
-#define SLOTS_AROUND	 INT64_C(2000000000) /* ns before and after the stretch */
+#define REST		 0.125		      /* of the limit: a device rests at about that */
+#define SLOTS_AROUND	 INT64_C(2000000000)  /* ns before and after the stretch */
+#define SLOWEST		 INT64_C(60000000000) /* ns, where the refresh is not known */
 #define BRIDGE_REFRESHES 3
 #define BRIDGE_MIN	 INT64_C(250000000) /* ns without readings that may be interpolated */
 
@@ -54,6 +57,10 @@ struct sum {
 	int64_t silent_at;
 	int64_t done; /* up to here power is accounted for */
 	double gap_squares, time_squares;
+	/* where the refresh is not known: (change x late)^2, and changes, the first and the last */
+	double late_squares, change_squares;
+	long changes;
+	int64_t change_first, change_last;
 	double one_apart, two_apart;
 	struct jm_pattern pattern;
 };
@@ -161,6 +168,33 @@ static void first_run(struct sum *s, const struct jm_plateau *run, int64_t start
 	add_line(s, start - jm_reach(s->signal) - s->window, start, run->value, run->value);
 }
 
+/* Power may have changed at any time since the change before, as far as that is in the stretch. */
+static void note_late(struct sum *s, int64_t start, double change)
+{
+	int64_t from = s->last.start > s->t0 ? s->last.start : s->t0;
+	int64_t to = start < s->t1 ? start : s->t1;
+
+	if (s->signal->refresh_ns || to <= from)
+		return;
+	s->late_squares += square(change * seconds(to - from));
+	s->change_squares += square(change);
+	if (!s->changes++)
+		s->change_first = start;
+	s->change_last = start;
+}
+
+/* J^2: what that may have missed. A sensor with a refresh changes not later than the mean distance
+ * of its changes. */
+static double missed_late(const struct sum *s)
+{
+	double most = seconds(SLOWEST);
+
+	if (s->changes > 1)
+		most = fmin(
+			most, seconds(s->change_last - s->change_first) / (double)(s->changes - 1));
+	return fmin(s->late_squares, s->change_squares * square(most)) / 3;
+}
+
 static void join(struct sum *s, const struct jm_plateau *run, int64_t start)
 {
 	int64_t from = known_until(s, start), to = start - s->window;
@@ -179,6 +213,7 @@ static void join(struct sum *s, const struct jm_plateau *run, int64_t start)
 		note_range(s, s->last.value);
 		note_range(s, run->value);
 	}
+	note_late(s, start, change);
 	correlate(s, run, held);
 	s->last_held = held;
 }
@@ -432,10 +467,11 @@ int jm_energy_by_power(const struct jm_trace_interval *stretch, const struct jm_
 	*ret = (struct jm_part){
 		.joules = s.covered_s > length * (1 - 1e-6) ? s.joules : NAN,
 		.known = s.covered_s > 0 ? s.joules : NAN,
-		.variance = is_blind(&s) ? NAN
-					 : between_windows(&s) + s.time_squares / 12 +
-						   square(power->step * s.covered_s) / 12 +
-						   2 * square(range_of(&s) * seconds(s.shift)) / 12,
+		.variance = is_blind(&s)
+				    ? NAN
+				    : between_windows(&s) + s.time_squares / 12 + missed_late(&s) +
+					      square(power->step * s.covered_s) / 12 +
+					      2 * square(range_of(&s) * seconds(s.shift)) / 12,
 		.unseen = unseen_share(&s),
 		.alike = is_alike(&s),
 		.few = s.pattern.n < FEW_ALIKE,
