@@ -108,7 +108,7 @@ static int write_file(struct jm_jpwr *j, const char *table, const struct jm_colu
 
 static double *cell(struct jm_jpwr *j, int row, int column)
 {
-	return &j->rows.value[row * j->n_columns + column];
+	return &j->rows.value[(size_t)row * (size_t)j->n_columns + (size_t)column];
 }
 
 /* The sum that jpwr makes, with intervals that have no reading taken as the reading after them. NAN
@@ -168,12 +168,12 @@ static int fill_tables(struct jm_jpwr *j)
 /* Seconds since 1970 in front of the watts, in rows of one column more. */
 static double *add_times(struct jm_jpwr *j)
 {
-	int n = j->n_columns + 1;
-	double *all = calloc((size_t)j->rows.n * (size_t)n, sizeof(*all));
+	size_t n = (size_t)j->n_columns + 1;
+	double *all = calloc((size_t)j->rows.n * n, sizeof(*all)), *to = all;
 
-	for (int row = 0; all && row < j->rows.n; row++) {
-		all[row * n] = (double)(j->rows.t_ns[row] + j->wall_offset) * 1e-9;
-		memcpy(&all[row * n + 1], cell(j, row, 0), (size_t)j->n_columns * sizeof(*all));
+	for (int row = 0; all && row < j->rows.n; row++, to += n) {
+		*to = (double)(j->rows.t_ns[row] + j->wall_offset) * 1e-9;
+		memcpy(to + 1, cell(j, row, 0), (n - 1) * sizeof(*all));
 	}
 	return all;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Power that a sensor shows whose refresh nobody knows, as that of a management controller: the bound
- * against loads whose energy is known. */
+/* Power that a sensor shows whose refresh nobody knows, as that of a management controller: the
+ * bound against loads whose energy is known. */
 #include "base/clock.h"
 #include "kit/test.h"
 #include "energy/energy.h"
