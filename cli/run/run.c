@@ -413,7 +413,6 @@ const struct jm_command jm_command_run = {
 		"device that is absent, unsuitable or lost, whose memory other processes hold, or "
 		"that computes wrong results (the other cases still run).",
 	.example = "joulemark run suites/power-aware-simulated.yaml --store table4.db\n"
-		   "joulemark run suites/serving-simulated.yaml --store caps.db\n"
 		   "joulemark run sim --device sim:h100x4 --set gpu.power=200:700+100W \\\n"
 		   "    --repeat 3 --store h100.db\n"
 		   "joulemark run --set gpu.power=300W,400W --repeat 5 --store mine.db -- \\\n"
