@@ -31,27 +31,26 @@ class Row:
     def command(self, joulemark, seconds, out):
         # the prompts of the first requests, and as many steps as an answer has tokens
         warmup = 8 if self.arrival == "single" else self.produced + self.running * self.given // self.step
-        pages = -(-(self.given + self.produced) // 16) * self.running
         return [joulemark, "run", "serve", "--model", MODEL, "--device", "cuda:0", "--precision", self.precision, "--arrival", self.arrival,
                 "--running", str(self.running), "--input-tokens", str(self.given), "--output-tokens", str(self.produced),
                 "--context", str(-(-(self.given + self.produced) // 1024) * 1024), "--step-tokens", str(self.step),
-                "--cache-pages", str(min(pages, 27600)), "--kv", "f8e4m3" if self.precision == "fp8" else "auto", "--warmup", str(warmup),
-                "--seconds", str(seconds), f"--json={out}"]
+                "--kv", "f8e4m3" if self.precision == "fp8" else "auto", "--warmup", str(warmup), "--seconds", str(seconds), f"--json={out}"]
 
 
 def closed(running, step, limit, aim, joules):
     return Row(f"closed-{running}", 250, 395, running, limit, aim, joules=joules, step=step)
 
 
-def fp8(name, limit, aim):
+def fp8(name, limit, aim, running=None, step=None):
     """The row of that name in fp8, where its limit and aim are known."""
     row = copy.copy(next(row for row in ROWS if row.name == name))
     row.name, row.limit, row.aim, row.joules, row.precision = f"{name}-fp8", limit, aim, None, "fp8"
+    row.running, row.step = running or row.running, step or row.step
     return row
 
 
-# As many requests as the cache holds, and steps of a size that these fill: each token of an answer brings input/output rows of
-# prompts.
+# As many requests as the cache of a card of 80 GB holds, on average, and steps of a size that these fill: each token of an answer brings
+# input/output rows of prompts.
 ROWS = [
     Row("128/128", 128, 128, 1024, 25500, 17900),
     Row("128/2048", 128, 2048, 380, 15800, 11800, step=384),
@@ -67,9 +66,9 @@ ROWS = [
     Row("ttft-8192", 8190, 2, 1, 0.190, 0.215, key="ttft", step=8192, arrival="single"),
 ]
 ROWS += [
-    fp8("128/128", 46700, 31200), fp8("128/2048", 35400, 25000), fp8("500/2000", 27200, 19500), fp8("1000/1000", 27200, 16800),
-    fp8("2048/128", 5460, 3850), fp8("2048/2048", 13300, 10300), fp8("5000/500", 7460, 3830), fp8("single", 372, 300),
-    fp8("ttft-1024", 0.0106, 0.014),
+    fp8("128/128", 46700, 31200), fp8("128/2048", 35400, 25000, 480, 512), fp8("500/2000", 27200, 19500, 408, 512),
+    fp8("1000/1000", 27200, 16800, 510, 1024), fp8("2048/128", 5460, 3850, 240), fp8("2048/2048", 13300, 10300, 255, 512),
+    fp8("5000/500", 7460, 3830, 186, 2048), fp8("single", 372, 300), fp8("ttft-1024", 0.0106, 0.014),
 ]
 
 
@@ -89,7 +88,10 @@ def measure(row, joulemark, seconds):
         if run.returncode:
             sys.exit(f"{row.name}: {run.stdout[-600:]}{run.stderr[-600:]}")
         with open(out, encoding="utf-8") as f:
-            record = json.load(f)
+            return result(row, json.load(f))
+
+
+def result(row, record):
     joules, span = gpu_of(record)
     serving = record["serving"]
     figure = record["throughput"] if row.key == "throughput" else serving["ttft"]["p50"]

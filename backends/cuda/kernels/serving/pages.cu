@@ -230,7 +230,7 @@ template <typename T, typename K, int D> __global__ void attention_many_kernel(s
 		asm volatile("cp.async.wait_group 1;");
 		__syncthreads();
 		score_page<T, K, D>(w, now, s);
-		weigh<D, 2>(w, s, page * ROWS, p.scale * LOG2_E);
+		weigh<true>(w, s, page * ROWS, p.scale * LOG2_E, (page + 1) * ROWS > t.first + 1);
 		add_values<T, K, D>(w, s[0], s[1], now + bytes / 2);
 		__syncthreads();
 	}
@@ -238,7 +238,7 @@ template <typename T, typename K, int D> __global__ void attention_many_kernel(s
 	for (int r = 0; r < 2; r++) {
 		const int64_t row = t.row + lane / 4 + 8 * r;
 
-		w.sum[r] = of_four(w.sum[r], true);
+		w.sum[r] = sum_of_query<true>(w.sum[r]);
 		if (row >= t.row + t.n)
 			continue;
 		store_row<T, K, D>(p, w, r, row, group * per + warp);
@@ -247,35 +247,40 @@ template <typename T, typename K, int D> __global__ void attention_many_kernel(s
 	}
 }
 
-/* Adds up what the warps have seen. Query m of the tile is row m / per, head m % per. */
+/* Adds up what the warps have seen; each takes every FEW-th query. Query m of the tile is row
+ * m / per, head m % per. */
 template <typename T, int D>
 __device__ __forceinline__ void merge_warps(
-	const struct cuda_pages &p, const struct tile &t, int group, float *share)
+	const struct cuda_pages &p, const struct tile &t, int group, const float *share)
 {
-	const int per = p.heads / p.groups, queries = t.n * per;
+	const int per = p.heads / p.groups, queries = t.n * per, lane = threadIdx.x % WARP;
 
-	for (int u = threadIdx.x; u < queries * D; u += blockDim.x) {
-		const int m = u / D, i = u % D;
-		const int64_t row = t.row + m / per, head = group * per + m % per;
-		float most = MASKED, sum = 0, y = 0;
+	for (int m = threadIdx.x / WARP; m < queries; m += FEW) {
+		const int64_t query = (int64_t)(t.row + m / per) * p.heads + group * per + m % per;
+		float most = MASKED, sum = 0, y[D / WARP] = {};
 
+#pragma unroll
 		for (int warp = 0; warp < FEW; warp++)
 			most = fmaxf(most, share[(warp * QUERIES + m) * (D + 2) + D]);
+#pragma unroll
 		for (int warp = 0; warp < FEW; warp++) {
 			const float *from = share + (warp * QUERIES + m) * (D + 2);
 			const float part = exp2f(from[D] - most);
 
-			y += part * from[i];
 			sum += part * from[D + 1];
+#pragma unroll
+			for (int k = 0; k < D / WARP; k++)
+				y[k] += part * from[k * WARP + lane];
 		}
-		if (p.splits == 1) {
-			as<T>(p.y)[(row * p.heads + head) * D + i] = (T)(y / sum);
-			continue;
-		}
-		float *to = part_of<D>(p, row * p.heads + head, blockIdx.z);
+		float *to = part_of<D>(p, query, blockIdx.z);
 
-		to[i] = y;
-		if (i == 0) {
+#pragma unroll
+		for (int k = 0; k < D / WARP; k++)
+			if (p.splits == 1)
+				as<T>(p.y)[query * D + k * WARP + lane] = (T)(y[k] / sum);
+			else
+				to[k * WARP + lane] = y[k];
+		if (p.splits > 1 && lane == 0) {
 			to[D] = most;
 			to[D + 1] = sum;
 		}
@@ -283,48 +288,44 @@ __device__ __forceinline__ void merge_warps(
 }
 
 /* A tile of few queries, for a warp. */
-template <typename T, typename K, int D>
+template <int OWN, typename T, typename K, int D>
 __device__ __forceinline__ void attend_alone(
 	const struct cuda_pages &p, const struct tile &t, char *share)
 {
 	const int per = p.heads / p.groups, head = blockIdx.y * per, warp = threadIdx.x / WARP;
-	struct few<D> w;
+	struct few<K, D, OWN> w;
 
-	take_few<T, K, D>(p, t, head, per, w);
-	see_pages<T, K, D>(p, t, 0, 1, shared_at(share) + warp * few_bytes<K, D>, w);
-	store_few<T, K, D>(p, t, head, per, w);
+	take_few<T>(p, t, head, per, w);
+	see_pages<T>(p, t, 0, 1, shared_at(share) + warp * few_bytes<K, D>, w);
+	store_few<T>(p, t, head, per, w);
 }
 
 /* A tile of few queries: the warps of all its blocks (p.splits along z) take its pages in turn. */
-template <typename T, typename K, int D>
+template <int OWN, typename T, typename K, int D>
 __device__ __forceinline__ void attend_few(
 	const struct cuda_pages &p, const struct tile &t, char *share)
 {
 	const int per = p.heads / p.groups, group = blockIdx.y, warp = threadIdx.x / WARP;
 	float *merged = reinterpret_cast<float *>(share);
-	struct few<D> w;
+	struct few<K, D, OWN> w;
 
 	if (t.first < 0) {
 		for (int i = threadIdx.x; i < per * D && !blockIdx.z; i += blockDim.x)
 			as<T>(p.y)[((int64_t)t.row * p.heads + group * per) * D + i] = (T)0.0f;
 		return;
 	}
-	take_few<T, K, D>(p, t, group * per, per, w);
-	see_pages<T, K, D>(p, t, blockIdx.z * FEW + warp, FEW * p.splits,
+	take_few<T>(p, t, group * per, per, w);
+	see_pages<T>(p, t, blockIdx.z * FEW + warp, FEW * p.splits,
 		shared_at(share) + warp * few_bytes<K, D>, w);
 	__syncthreads(); /* the pages are no longer needed */
 #pragma unroll
-	for (int k = 0; k < 2; k++) {
-		const int m = threadIdx.x % 4 * 2 + k;
+	for (int k = 0; k < OWN; k++) {
+		const int m = w.query(k);
 		float *to = merged + (warp * QUERIES + m) * (D + 2);
 
 		if (m >= t.n * per)
 			continue;
-#pragma unroll
-		for (int i = 0; i < D / 16; i++) {
-			to[column_of_few<K>(i, 0)] = w.y[i][k];
-			to[column_of_few<K>(i, 1)] = w.y[i][2 + k];
-		}
+		w.each(k, [&](int column, float y) { to[column] = y; });
 		to[D] = w.most[k];
 		to[D + 1] = w.sum[k];
 	}
@@ -332,42 +333,76 @@ __device__ __forceinline__ void attend_few(
 	merge_warps<T, D>(p, t, group, merged);
 }
 
-/* Whether the tile has so few pages that a warp takes it alone. */
-__device__ __forceinline__ bool is_alone(const struct cuda_pages &p, const struct tile &t)
+/* Calls f(a whole number): the queries that a lane has of a tile. */
+template <typename K, class F>
+__device__ __forceinline__ void with_own(const struct cuda_pages &p, const struct tile &t, F f)
 {
-	return gridDim.x < p.rows && t.first >= 0 && pages_of(t) <= ALONE;
+#if __CUDA_ARCH__ >= 890 /* below, where codes have no instructions, one kind is enough */
+	if (is_f8<K> && t.n * (p.heads / p.groups) <= 4) {
+		f(std::integral_constant<int, 1>());
+		return;
+	}
+#endif
+	f(std::integral_constant<int, 2>());
 }
 
-__device__ __forceinline__ bool has_few(const struct cuda_pages &p, const struct tile &t)
+/* The tile of few queries that begins at a row; n = 0: none does. Each thread may ask for another
+ * row. */
+__device__ __forceinline__ struct tile few_at(const struct cuda_pages &p, int row)
 {
-	return t.n && t.n * (p.heads / p.groups) <= QUERIES;
+	struct tile t = {row, 0, 0, 0};
+	int n = 1;
+
+	if (row >= p.rows)
+		return t;
+	const int before = row ? p.position[row - 1] : -2, other = row ? p.request[row - 1] : 0;
+
+	t.request = p.request[row];
+	t.first = p.position[row];
+	if (t.first >= 0 && t.first % p.span && other == t.request && before == t.first - 1)
+		return t;
+	while (t.first >= 0 && n <= p.few && (t.first + n) % p.span && row + n < p.rows &&
+		p.request[row + n] == t.request && p.position[row + n] == t.first + n)
+		n++;
+	t.n = n <= p.few ? n : 0;
+	return t;
 }
 
-/* A block takes every gridDim.x-th row: first each warp its share of those of few pages, then all
- * together the others. */
+/* The tile that a lane has. */
+__device__ __forceinline__ struct tile tile_of(const struct tile &t, int lane)
+{
+	return {__shfl_sync(0xffffffffu, t.row, lane), __shfl_sync(0xffffffffu, t.n, lane),
+		__shfl_sync(0xffffffffu, t.request, lane), __shfl_sync(0xffffffffu, t.first, lane)};
+}
+
+/* A block takes every gridDim.x-th row, of which each lane looks at one: first each warp its share
+ * of the tiles of few pages, alone, then all together the others. */
 template <typename T, typename K, int D>
 __global__ void __launch_bounds__(FEW *WARP, few_blocks<K>)
 	attention_few_kernel(struct cuda_pages p)
 {
 	extern __shared__ __align__(128) char share[];
-	const int own = threadIdx.x / WARP * gridDim.x;
+	const struct tile t = few_at(p, blockIdx.x + threadIdx.x % WARP * gridDim.x);
+	const bool alone = gridDim.x < p.rows && t.n && t.first >= 0 && pages_of(t) <= ALONE;
+	unsigned single = __ballot_sync(0xffffffffu, alone),
+		 shared = __ballot_sync(0xffffffffu, t.n && !alone);
 
 	start_next();
 	wait_for_previous();
-	for (int row = blockIdx.x + own; gridDim.x < p.rows && row < p.rows;
-		row += FEW * gridDim.x) {
-		const struct tile t = tile_at(p, row);
+	for (int k = 0; single; k++, single &= single - 1) {
+		const struct tile own = tile_of(t, __ffs(single) - 1);
 
-		if (has_few(p, t) && is_alone(p, t))
-			attend_alone<T, K, D>(p, t, share);
+		if (k % FEW == threadIdx.x / WARP)
+			with_own<K>(p, own, [&](auto n) {
+				attend_alone<decltype(n)::value, T, K, D>(p, own, share);
+			});
 	}
 	__syncthreads();
-	for (int row = blockIdx.x; row < p.rows; row += gridDim.x) {
-		const struct tile t = tile_at(p, row);
+	for (; shared; shared &= shared - 1) {
+		const struct tile ours = tile_of(t, __ffs(shared) - 1);
 
-		if (!has_few(p, t) || is_alone(p, t))
-			continue;
-		attend_few<T, K, D>(p, t, share);
+		with_own<K>(p, ours,
+			[&](auto n) { attend_few<decltype(n)::value, T, K, D>(p, ours, share); });
 		__syncthreads(); /* the next tile uses the same memory */
 	}
 }

@@ -44,10 +44,17 @@ __device__ __forceinline__ struct tile tile_at(const struct cuda_pages &p, int r
  * lane / 4 + 8. With keys and values in e4m3 the columns have another order, in which a lane's
  * codes are next to each other in shared memory. */
 template <int D> struct queries {
+	static constexpr int own = 2; /* queries of a lane */
 	unsigned q[D / 16][4];
 	float y[D / 8][4];
 	float most[2], sum[2];
 	int last[2]; /* the last key that each of the two rows sees */
+
+	/* Whose y[i][k] is. */
+	static __device__ __forceinline__ int query_of_y(int, int k)
+	{
+		return k / 2;
+	}
 };
 
 /* Two elements of the query of a row of the tile, as factors; 0: there is no such query. */
@@ -129,13 +136,11 @@ __device__ __forceinline__ void copy_page(
 	unsigned to, const K *from, int64_t apart, int slots, int thread, int threads)
 {
 	constexpr int each = 16 / (int)sizeof(K), chunks = D / each;
+	const int chunk = thread % chunks, step = threads / chunks;
 
-	for (int i = thread; i < ROWS * chunks; i += threads) {
-		const int row = i / chunks, chunk = i % chunks;
-
-		copy_async<16>(chunk_at<K, D>(to, row, chunk), from + row * apart + chunk * each,
-			row < slots);
-	}
+	from += thread / chunks * apart + chunk * each;
+	for (int row = thread / chunks; row < ROWS; row += step, from += step * apart)
+		copy_async<16>(chunk_at<K, D>(to, row, chunk), from, row < slots);
 }
 
 /* Codes of 16 bytes in shared memory. */
@@ -144,6 +149,22 @@ __device__ __forceinline__ void load_codes(unsigned (&to)[4], unsigned at)
 	asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
 		     : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
 		     : "r"(at));
+}
+
+/* Four codes as halves, of which multiply() takes two in a register. */
+__device__ __forceinline__ void widen(unsigned codes, unsigned &low, unsigned &high)
+{
+#if __CUDA_ARCH__ >= 890
+	asm("{.reg .b16 low, high;\n"
+	    "mov.b32 {low, high}, %2;\n"
+	    "cvt.rn.f16x2.e4m3x2 %0, low;\n"
+	    "cvt.rn.f16x2.e4m3x2 %1, high;}"
+		: "=r"(low), "=r"(high)
+		: "r"(codes));
+#else
+	low = two_of<half>(codes & 0xffff);
+	high = two_of<half>(codes >> 16);
+#endif
 }
 
 /* The scores of 8 keys in e4m3; row: that of this lane's key. F: the type of the factors. */
@@ -191,61 +212,78 @@ __device__ __forceinline__ void score_page(const struct queries<D> &w, unsigned 
 	}
 }
 
-__device__ __forceinline__ float of_four(float x, bool sum)
+/* Query, and key, of number k of the four that a lane has of product i. ROWWISE: queries are its
+ * rows, else its columns. */
+template <bool ROWWISE> __device__ __forceinline__ int query_of(int k)
+{
+	return ROWWISE ? k / 2 : k % 2;
+}
+
+template <bool ROWWISE> __device__ __forceinline__ int key_of(int i, int k)
+{
+	const int lane = threadIdx.x % WARP;
+
+	return ROWWISE ? 8 * i + 2 * (lane % 4) + k % 2 : 16 * i + lane / 4 + k / 2 * 8;
+}
+
+/* Combines x of the lanes that have the same query. */
+template <bool ROWWISE, class F> __device__ __forceinline__ float of_query(float x, F f)
 {
 #pragma unroll
-	for (int i = 1; i < 4; i *= 2) {
-		const float other = __shfl_xor_sync(0xffffffffu, x, i);
-
-		x = sum ? x + other : fmaxf(x, other);
-	}
+	for (int i = ROWWISE ? 1 : 4; i < (ROWWISE ? 4 : WARP); i *= 2)
+		x = f(x, __shfl_xor_sync(0xffffffffu, x, i));
 	return x;
 }
 
-/* Scores become powers of 2; y and sum are scaled to the new maximum, where it is one. For a
- * warp. */
-template <int D, int N>
-__device__ __forceinline__ void weigh(
-	struct queries<D> &w, float (&s)[N][4], int first_key, float scale)
+template <bool ROWWISE> __device__ __forceinline__ float sum_of_query(float x)
 {
-	const int column = 2 * (threadIdx.x % 4);
-	float old[2];
+	return of_query<ROWWISE>(x, [](float a, float b) { return a + b; });
+}
 
+/* Scores, times scale, become powers of 2; y and sum are scaled to the new maximum, where it is
+ * one. ends: some of the keys may be behind the last one that a query sees. For a warp. W: queries
+ * or few. */
+template <bool ROWWISE, class W, int N>
+__device__ __forceinline__ void weigh(W &w, float (&s)[N][4], int first_key, float scale, bool ends)
+{
+	float most[W::own], sum[W::own] = {}, old[W::own];
+	bool same = true;
+	auto each = [&](auto f) {
 #pragma unroll
-	for (int r = 0; r < 2; r++) {
-		float most = w.most[r], sum = 0;
+		for (int i = 0; i < 4 * N; i++)
+			if (query_of<ROWWISE>(i % 4) < W::own)
+				f(s[i / 4][i % 4], query_of<ROWWISE>(i % 4),
+					first_key + key_of<ROWWISE>(i / 4, i % 4));
+	};
 
+	if (ends)
+		each([&](float &x, int q, int key) { x = key <= w.last[q] ? x : -INFINITY; });
 #pragma unroll
-		for (int i = 0; i < N; i++)
+	for (int q = 0; q < W::own; q++)
+		most[q] = -INFINITY;
+	each([&](float x, int q, int) { most[q] = fmaxf(most[q], x); });
 #pragma unroll
-			for (int k = 0; k < 2; k++) {
-				float &x = s[i][2 * r + k];
-
-				x = first_key + 8 * i + column + k <= w.last[r] ? x * scale
-										: MASKED;
-				most = fmaxf(most, x);
-			}
-		most = of_four(most, false);
-		old[r] = fast_exp2(w.most[r] - most);
-		w.most[r] = most;
-#pragma unroll
-		for (int i = 0; i < N; i++)
-#pragma unroll
-			for (int k = 0; k < 2; k++) {
-				float &x = s[i][2 * r + k];
-
-				x = fast_exp2(x - most);
-				sum += x;
-			}
-		w.sum[r] = w.sum[r] * old[r] + sum; /* of this lane's columns */
+	for (int q = 0; q < W::own; q++) {
+		most[q] = of_query<ROWWISE>(most[q], [](float a, float b) { return fmaxf(a, b); });
+		most[q] = fmaxf(w.most[q], most[q] * scale);
+		old[q] = fast_exp2(w.most[q] - most[q]);
+		w.most[q] = most[q];
+		same &= old[q] == 1;
 	}
-	if (!__any_sync(0xffffffffu, old[0] != 1 || old[1] != 1))
+	each([&](float &x, int q, int) {
+		x = fast_exp2(fmaf(x, scale, -most[q]));
+		sum[q] += x;
+	});
+#pragma unroll
+	for (int q = 0; q < W::own; q++)
+		w.sum[q] = w.sum[q] * old[q] + sum[q]; /* of this lane's keys */
+	if (__all_sync(0xffffffffu, same))
 		return;
 #pragma unroll
-	for (int i = 0; i < D / 8; i++)
+	for (int i = 0; i < (int)(sizeof w.y / sizeof w.y[0]); i++)
 #pragma unroll
 		for (int k = 0; k < 4; k++)
-			w.y[i][k] *= old[k / 2];
+			w.y[i][k] *= old[W::query_of_y(i, k)];
 }
 
 /* y[0] += a values of the even columns of a chunk in e4m3, y[1]: of the odd ones. low: keys 0 to 7

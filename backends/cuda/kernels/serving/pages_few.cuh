@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Attention over pages (pages.cu) of at most 8 queries that share their keys, as decoding needs it:
- * what a warp does. Queries are the right factor of products on tensor cores and have 8 columns;
- * the left factor are 16 keys, and then the values of these, 16 columns at a time.
+ * what a warp does. Queries are the right factor of products on tensor cores, which has 8 columns;
+ * the left factor are 16 keys, and then the values of these.
  */
 #ifndef JM_CUDA_PAGES_FEW_CUH
 #define JM_CUDA_PAGES_FEW_CUH
@@ -21,58 +21,94 @@ template <typename K, int D> constexpr int page_bytes = 2 * ROWS *D *(int)sizeof
 /* The memory of a warp. */
 template <typename K, int D> constexpr int few_bytes = few_deep<K> *few_pages<K> *page_bytes<K, D>;
 
-/* Query m is that of row m / per of the tile, and of head m % per. A lane has parts of query
- * lane / 4 in q, and of queries m = 2 (lane % 4) + k, k < 2, in all else: y[i][2 h + k] is that in
- * column_of_few(i, h). */
-template <int D> struct few {
-	unsigned q[D / 16][2];
-	float y[D / 16][4];
-	float most[2], sum[2];
-	int last[2]; /* the last key that the query sees */
-};
+/* Query m is that of row m / per of the tile, and of head m % per. A lane has parts of queries
+ * query(k), k < own, in all but q.
+ *
+ * In 16 bits the queries are the 8 columns of the right factor, and y[i][2 h + k] is that of
+ * query(k) in column 16 i + lane / 4 + 8 h.
+ *
+ * Codes of 8 bits lie in pairs of neighbouring columns. So the product that adds up values has
+ * pairs as its rows and is summed over keys and over the two of a pair: the right factor has
+ * two columns for a query, each of which is 0 for the other one of the pair. That moves no
+ * code, and needs queries in sets of 4; q[set] has each query twice, too. y[D / 32 set + i][2
+ * h + c] is that of the set's query lane % 4 in column 32 i + 16 h + 2 (lane / 4) + c. */
+template <typename K, int D, int OWN> struct few {
+	static constexpr int own = OWN; /* queries of a lane */
+	unsigned q[is_f8<K> ? OWN : 1][D / 16][2];
+	float y[is_f8<K> ? OWN * D / 32 : D / 16][4];
+	float most[OWN], sum[OWN];
+	int last[OWN]; /* the last key that the query sees */
 
-template <typename K> __device__ __forceinline__ int column_of_few(int i, int high)
-{
-	const int from = threadIdx.x % WARP / 4;
+	static __device__ __forceinline__ int query(int k)
+	{
+		const int lane = threadIdx.x % 4;
 
-	return is_f8<K> ? 16 * i + 2 * from + high : 16 * i + from + 8 * high;
-}
+		return is_f8<K> ? 4 * k + lane : 2 * lane + k;
+	}
 
-/* head: the first one. */
-template <typename T, typename K, int D>
-__device__ __forceinline__ void take_few(
-	const struct cuda_pages &p, const struct tile &t, int head, int per, struct few<D> &s)
-{
-	const int lane = threadIdx.x % WARP, m = lane / 4, row = m / per;
-	const T *q = as<const T>(p.q) + ((int64_t)(t.row + row) * p.heads + head + m % per) * D;
+	/* Which of the own ones y[i][k] is of. */
+	static __device__ __forceinline__ int query_of_y(int i, int k)
+	{
+		return is_f8<K> ? i / (D / 32) : k % 2;
+	}
+
+	/* Calls f(column, y) for query(k). */
+	template <class F> __device__ __forceinline__ void each(int k, F f) const
+	{
+		const int from = threadIdx.x % WARP / 4;
 
 #pragma unroll
-	for (int k = 0; k < 2; k++) {
-		s.last[k] = t.first + (2 * (lane % 4) + k) / per;
+		for (int i = 0; i < D / 8; i++)
+			if (is_f8<K>)
+				f(i / 4 * 32 + i % 4 / 2 * 16 + 2 * from + i % 2,
+					y[k * (D / 32) + i / 4][i % 4]);
+			else
+				f(i * 8 + from, y[i / 2][i % 2 * 2 + k]);
+	}
+};
+
+/* head: the first one. */
+template <typename T, typename K, int D, int OWN>
+__device__ __forceinline__ void take_few(const struct cuda_pages &p, const struct tile &t, int head,
+	int per, struct few<K, D, OWN> &s)
+{
+	constexpr int sets = is_f8<K> ? OWN : 1;
+	const int lane = threadIdx.x % WARP;
+
+#pragma unroll
+	for (int k = 0; k < OWN; k++) {
+		s.last[k] = t.first + s.query(k) / per;
 		s.most[k] = MASKED;
 		s.sum[k] = 0;
 	}
 #pragma unroll
-	for (int i = 0; i < D / 16; i++) {
+	for (int set = 0; set < sets; set++) {
+		const int m = is_f8<K> ? 4 * set + lane / 8 : lane / 4, row = m / per;
+		const T *q =
+			as<const T>(p.q) + ((int64_t)(t.row + row) * p.heads + head + m % per) * D;
+
 #pragma unroll
-		for (int k = 0; k < 2; k++)
-			s.q[i][k] = pair_of<T, K>(q + column_of_q<K, D>(i, k), row < t.n);
+		for (int i = 0; i < 2 * (D / 16); i++)
+			s.q[set][i / 2][i % 2] =
+				pair_of<T, K>(q + column_of_q<K, D>(i / 2, i % 2), row < t.n);
+	}
+#pragma unroll
+	for (int i = 0; i < (int)(sizeof s.y / sizeof s.y[0]); i++)
 #pragma unroll
 		for (int k = 0; k < 4; k++)
 			s.y[i][k] = 0;
-	}
 }
 
-/* s[k]: the score of key lane / 4 of the page, s[2 + k]: of the key 8 behind it. */
-template <typename T, typename K, int D>
-__device__ __forceinline__ void score_few(const struct few<D> &w, unsigned keys, float (&s)[4])
+/* s[k]: the score of key lane / 4 of the page and query(k), s[2 + k]: of the key 8 behind it. */
+template <typename T, typename K, int D, int OWN>
+__device__ __forceinline__ void score_few(
+	const struct few<K, D, OWN> &w, unsigned keys, float (&s)[4])
 {
 	typedef factor<T, K> F;
+	constexpr int sets = is_f8<K> ? OWN : 1;
 	const int lane = threadIdx.x % WARP;
+	float d[sets][4] = {};
 
-#pragma unroll
-	for (int k = 0; k < 4; k++)
-		s[k] = 0;
 	if constexpr (is_f8<K>) {
 #pragma unroll
 		for (int c = 0; c < D / 64; c++) {
@@ -83,12 +119,21 @@ __device__ __forceinline__ void score_few(const struct few<D> &w, unsigned keys,
 			load_codes(high, chunk_at<K, D>(keys, lane / 4 + 8, chunk));
 #pragma unroll
 			for (int i = 0; i < 4; i++) {
-				const unsigned left[4] = {two_of<F>(low[i] & 0xffff),
-					two_of<F>(high[i] & 0xffff), two_of<F>(low[i] >> 16),
-					two_of<F>(high[i] >> 16)};
+				unsigned left[4];
 
-				multiply(F(), s, left, w.q[4 * c + i][0], w.q[4 * c + i][1]);
+				widen(low[i], left[0], left[2]);
+				widen(high[i], left[1], left[3]);
+
+#pragma unroll
+				for (int set = 0; set < sets; set++)
+					multiply(F(), d[set], left, w.q[set][4 * c + i][0],
+						w.q[set][4 * c + i][1]);
 			}
+		}
+#pragma unroll
+		for (int set = 0; set < sets; set++) {
+			s[set] = d[set][0];
+			s[2 + set] = d[set][2];
 		}
 	} else {
 #pragma unroll
@@ -96,52 +141,12 @@ __device__ __forceinline__ void score_few(const struct few<D> &w, unsigned keys,
 			unsigned left[4];
 
 			load_blocks(left, chunk_at<K, D>(keys, lane % 16, 2 * i + lane / 16));
-			multiply(F(), s, left, w.q[i][0], w.q[i][1]);
+			multiply(F(), d[0], left, w.q[0][i][0], w.q[0][i][1]);
 		}
-	}
-}
-
-/* Scores of N pages become powers of 2; y and sum are scaled to the new maximum, where it is
- * one. */
-template <int D, int N>
-__device__ __forceinline__ void weigh_few(
-	struct few<D> &w, float (&s)[N][4], int first_key, float scale)
-{
-	const int key = first_key + threadIdx.x % WARP / 4;
-	float old[2];
-
-#pragma unroll
-	for (int k = 0; k < 2; k++) {
-		float most = w.most[k], sum = 0;
-
-#pragma unroll
-		for (int i = 0; i < 2 * N; i++) {
-			float &x = s[i / 2][i % 2 * 2 + k];
-
-			x = key + 8 * i <= w.last[k] ? x * scale : MASKED;
-			most = fmaxf(most, x);
-		}
-#pragma unroll
-		for (int i = 4; i < WARP; i *= 2)
-			most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, i));
-		old[k] = fast_exp2(w.most[k] - most);
-		w.most[k] = most;
-#pragma unroll
-		for (int i = 0; i < 2 * N; i++) {
-			float &x = s[i / 2][i % 2 * 2 + k];
-
-			x = fast_exp2(x - most);
-			sum += x;
-		}
-		w.sum[k] = w.sum[k] * old[k] + sum; /* of this lane's keys */
-	}
-	if (!__any_sync(0xffffffffu, old[0] != 1 || old[1] != 1))
-		return;
-#pragma unroll
-	for (int i = 0; i < D / 16; i++)
 #pragma unroll
 		for (int k = 0; k < 4; k++)
-			w.y[i][k] *= old[k % 2];
+			s[k] = d[0][k];
+	}
 }
 
 /* Of 8 rows of 16 bytes, of which a lane has 4 bytes of row lane / 4: the same, transposed. */
@@ -153,32 +158,58 @@ __device__ __forceinline__ unsigned turned(unsigned x)
 	return y;
 }
 
+/* The weights of 8 keys as the right factor of pairs of columns: the query lane / 8, in the even
+ * columns (of pairs) where lane / 4 is even. */
+__device__ __forceinline__ void pair_weights(unsigned (&ret)[2], unsigned of_keys)
+{
+	const bool odd = threadIdx.x / 4 % 2;
+
+	ret[0] = __byte_perm(of_keys, 0, odd ? 0x1044 : 0x4410);
+	ret[1] = __byte_perm(of_keys, 0, odd ? 0x3244 : 0x4432);
+}
+
 /* y += the values of a page, weighted by s. */
-template <typename T, typename K, int D>
-__device__ __forceinline__ void add_few(struct few<D> &w, const float (&s)[4], unsigned values)
+template <typename T, typename K, int D, int OWN>
+__device__ __forceinline__ void add_few(
+	struct few<K, D, OWN> &w, const float (&s)[4], unsigned values)
 {
 	typedef factor<T, K> F;
 	const int lane = threadIdx.x % WARP;
 	const F *type = nullptr;
-	const unsigned low = turned(two(type, s[0], s[1])), high = turned(two(type, s[2], s[3]));
 
 	if constexpr (is_f8<K>) {
+		unsigned low[OWN][2], high[OWN][2];
+
 #pragma unroll
-		for (int i = 0; i < D / 16; i += 2) {
+		for (int k = 0; k < OWN; k++) {
+			pair_weights(low[k], turned(two(type, s[k], s[k])));
+			pair_weights(high[k], turned(two(type, s[2 + k], s[2 + k])));
+		}
+#pragma unroll
+		for (int i = 0; i < D / 32; i++) {
 			unsigned b[4]; /* keys 0 to 7 and 8 to 15, of two chunks of codes */
 
-			load_turned(b, chunk_at<K, D>(values, lane % 16, i + lane / 16));
+			load_turned(b, chunk_at<K, D>(values, lane % 16, 2 * i + lane / 16));
 #pragma unroll
-			for (int c = 0; c < 2; c++) {
-				const unsigned left[4] = {two_of<F>(__byte_perm(b[2 * c], 0, 0x20)),
-					two_of<F>(__byte_perm(b[2 * c], 0, 0x31)),
-					two_of<F>(__byte_perm(b[2 * c + 1], 0, 0x20)),
-					two_of<F>(__byte_perm(b[2 * c + 1], 0, 0x31))};
+			for (int h = 0; h < 2; h++) {
+				unsigned left[4];
 
-				multiply(F(), w.y[i + c], left, low, high);
+				widen(b[h], left[0], left[2]);
+				widen(b[2 + h], left[1], left[3]);
+
+#pragma unroll
+				for (int k = 0; k < OWN; k++) {
+					const unsigned(&right)[2] = h ? high[k] : low[k];
+
+					multiply(F(), w.y[k * (D / 32) + i], left, right[0],
+						right[1]);
+				}
 			}
 		}
 	} else {
+		const unsigned low = turned(two(type, s[0], s[1])),
+			       high = turned(two(type, s[2], s[3]));
+
 #pragma unroll
 		for (int i = 0; i < D / 16; i++) {
 			unsigned left[4];
@@ -205,9 +236,9 @@ __device__ __forceinline__ void find_pages(
 
 /* What the queries see of pages N (first + i step) to N (first + i step) + N - 1 of the tile, all
  * i, N = few_pages. The memory of the warp begins at `base`. */
-template <typename T, typename K, int D>
+template <typename T, typename K, int D, int OWN>
 __device__ __forceinline__ void see_pages(const struct cuda_pages &p, const struct tile &t,
-	int first, int step, unsigned base, struct few<D> &w)
+	int first, int step, unsigned base, struct few<K, D, OWN> &w)
 {
 	constexpr int N = few_pages<K>, deep = few_deep<K>, bytes = page_bytes<K, D>;
 	const int units = (pages_of(t) + N - 1) / N, lane = threadIdx.x % WARP;
@@ -235,28 +266,27 @@ __device__ __forceinline__ void see_pages(const struct cuda_pages &p, const stru
 		__syncwarp();
 #pragma unroll
 		for (int i = 0; i < N; i++)
-			score_few<T, K, D>(w, now + i * bytes, s[i]);
-		weigh_few<D, N>(w, s, N * unit * ROWS, p.scale * LOG2_E);
+			score_few<T>(w, now + i * bytes, s[i]);
+		weigh<false>(w, s, N * unit * ROWS, p.scale * LOG2_E,
+			N * (unit + 1) * ROWS > t.first + 1);
 #pragma unroll
 		for (int i = 0; i < N; i++)
-			add_few<T, K, D>(w, s[i], now + i * bytes + bytes / 2);
+			add_few<T>(w, s[i], now + i * bytes + bytes / 2);
 		__syncwarp();
 	}
 	asm volatile("cp.async.wait_group 0;");
 #pragma unroll
-	for (int k = 0; k < 2; k++)
-#pragma unroll
-		for (int i = 4; i < WARP; i *= 2)
-			w.sum[k] += __shfl_xor_sync(0xffffffffu, w.sum[k], i);
+	for (int k = 0; k < OWN; k++)
+		w.sum[k] = sum_of_query<false>(w.sum[k]);
 }
 
 /* Writes y / sum. */
-template <typename T, typename K, int D>
-__device__ __forceinline__ void store_few(
-	const struct cuda_pages &p, const struct tile &t, int head, int per, const struct few<D> &w)
+template <typename T, typename K, int D, int OWN>
+__device__ __forceinline__ void store_few(const struct cuda_pages &p, const struct tile &t,
+	int head, int per, const struct few<K, D, OWN> &w)
 {
-	const int lane = threadIdx.x % WARP, from = lane / 4, pair = 2 * (lane % 4);
-	const float inverse[2] = {1 / w.sum[0], 1 / w.sum[1]};
+	const int lane = threadIdx.x % WARP, from = lane / 4;
+	float inverse[OWN];
 	const T *type = nullptr;
 	auto put = [&](int m, int column, unsigned two_values) {
 		T *y = as<T>(p.y) + ((int64_t)(t.row + m / per) * p.heads + head + m % per) * D;
@@ -266,17 +296,23 @@ __device__ __forceinline__ void store_few(
 	};
 
 #pragma unroll
-	for (int i = 0; i < D / 16; i++)
+	for (int k = 0; k < OWN; k++)
+		inverse[k] = 1 / w.sum[k];
 #pragma unroll
-		for (int k = 0; k < 2; k++)
-			if constexpr (is_f8<K>)
-				put(pair + k, 16 * i + 2 * from,
-					two(type, w.y[i][k] * inverse[k],
-						w.y[i][2 + k] * inverse[k]));
-			else
-				put(from, 16 * i + 8 * k + pair,
-					turned(two(type, w.y[i][2 * k] * inverse[0],
-						w.y[i][2 * k + 1] * inverse[1])));
+	for (int i = 0; i < (int)(sizeof w.y / sizeof w.y[0]); i++)
+#pragma unroll
+		for (int h = 0; h < 2; h++)
+			if constexpr (is_f8<K>) {
+				const int k = i / (D / 32);
+
+				put(w.query(k), i % (D / 32) * 32 + 16 * h + 2 * from,
+					two(type, w.y[i][2 * h] * inverse[k],
+						w.y[i][2 * h + 1] * inverse[k]));
+			} else {
+				put(from, 16 * i + 8 * h + 2 * (lane % 4),
+					turned(two(type, w.y[i][2 * h] * inverse[0],
+						w.y[i][2 * h + 1] * inverse[1])));
+			}
 }
 
 #endif
