@@ -30,8 +30,9 @@ template <typename K, int D> constexpr int few_bytes = few_deep<K> *few_pages<K>
  * Codes of 8 bits lie in pairs of neighbouring columns. So the product that adds up values has
  * pairs as its rows and is summed over keys and over the two of a pair: the right factor has
  * two columns for a query, each of which is 0 for the other one of the pair. That moves no
- * code, and needs queries in sets of 4; q[set] has each query twice, too. y[D / 32 set + i][2
- * h + c] is that of the set's query lane % 4 in column 32 i + 16 h + 2 (lane / 4) + c. */
+ * code, and needs queries in sets of 4; q[set] has each query twice, too.
+ * y[D / 32 set + i][2 h + c] is that of the set's query lane % 4 in column
+ * 32 i + 16 h + 2 (lane / 4) + c. */
 template <typename K, int D, int OWN> struct few {
 	static constexpr int own = OWN; /* queries of a lane */
 	unsigned q[is_f8<K> ? OWN : 1][D / 16][2];
