@@ -189,7 +189,8 @@ def test_the_larger_models_of_caraml_are_one_job_over_all_nodes(tag, nodes, tmp_
     every = yaml.safe_load(plan.read_text())
     (run,) = [r for r in every["runs"] if tag in map(str, r["tags"])]
     assert run["ranks"] == 4 * nodes
-    one = describe(run["work"], "--tp", str(run["tp"]), "--pp", str(run["pp"]), "--dp", str(run["ranks"] // run["tp"] // run["pp"]),
+    one = describe(run["work"], "--tp", str(run["tp"]), "--pp", str(run["pp"]),
+                   "--pp-last", str(run["pp-last"]), "--dp", str(run["ranks"] // run["tp"] // run["pp"]),
                    "--sequence-parallel", "--batch", str(every["batch"]), "--accumulate", str(every["accumulate"]),
                    "--precision", run["precision"], "--device", "ref")
     assert one["ranks"]["n"] == run["ranks"] and one["seq"] == every["seq"] and one["peak_bytes"] < 80e9
