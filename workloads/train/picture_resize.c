@@ -2,7 +2,7 @@
 /*
  * Each row of the result is first mixed from rows of the picture, then each of its pixels from
  * neighbours in that row. Vectors have a fixed order of sums, so that all processors give the same
- * values.
+ * values; those that have AVX2 run the same code with twice as long ones.
  */
 #include "picture_resize.h"
 
@@ -21,6 +21,7 @@ typedef uint16_t halves __attribute__((vector_size(16)));
 typedef int32_t words __attribute__((vector_size(16)));
 typedef uint32_t bits __attribute__((vector_size(16)));
 typedef float pixel __attribute__((vector_size(16)));
+typedef float pair __attribute__((vector_size(32))); /* two pixels */
 
 _Static_assert(
 	__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the first half of a word is its lower one");
@@ -67,7 +68,8 @@ struct side {
 	int taps;      /* values of which one result is made, some with weight 0 */
 	int *begin;    /* [size]: the first of them */
 	int copies;    /* of each weight, one after the other */
-	float *weight; /* [size][taps][copies], with sum 1 each */
+	int beside;    /* results whose weights alternate */
+	float *weight; /* [size / beside][taps][beside][copies], with sum 1 each */
 };
 
 /* Writes the weights of result i to place k. */
@@ -76,13 +78,14 @@ static void weigh_one(const struct side *s, int i, int k)
 	double scale = s->length / s->size, support = fmax(scale, 1);
 	double at = s->from + (i + 0.5) * scale, sum = 0;
 	int begin = (int)fmax(fmin(floor(at - support + 0.5), s->n - s->taps), 0);
-	float *weight = s->weight + (size_t)k * (size_t)(s->taps * s->copies);
+	float *weight = s->weight + (size_t)(k - k % s->beside) * (size_t)(s->taps * s->copies) +
+			k % s->beside * s->copies;
 
 	for (int t = 0; t < s->taps; t++)
 		sum += fmax(1 - fabs(begin + t + 0.5 - at) / support, 0);
-	for (int t = 0; t < s->taps; t++)
+	for (int t = 0; t < s->taps; t++, weight += s->beside * s->copies)
 		for (int c = 0; c < s->copies; c++)
-			*weight++ =
+			weight[c] =
 				(float)(fmax(1 - fabs(begin + t + 0.5 - at) / support, 0) / sum);
 	s->begin[k] = begin;
 }
@@ -134,6 +137,8 @@ static void to_floats(const unsigned char *from, int n, float *ret)
 		ret[i] = from[i];
 }
 
+#define ALWAYS static inline __attribute__((always_inline))
+
 static inline pixel load(const float *from)
 {
 	pixel p;
@@ -143,39 +148,36 @@ static inline pixel load(const float *from)
 }
 
 /* ret[n]: the weighted sum of rows, which have room for whole groups of four pixels */
-__attribute__((noinline)) static void mix_rows(
-	const float *const *row, const float *weight, int taps, int n, float *ret)
+ALWAYS void mix_rows_all(const float *const *row, const float *weight, int taps, int n, float *ret)
 {
 	for (int i = 0; i < n; i += 4 * GROUP) {
-		pixel a = {0}, b = {0}, c = {0}, d = {0};
+		pair a = {0}, b = {0}, p;
 
 		for (int t = 0; t < taps; t++) {
-			const float *from = row[t] + i;
-			pixel w = (pixel){0} + weight[t];
-
-			a += w * load(from);
-			b += w * load(from + GROUP);
-			c += w * load(from + 2 * GROUP);
-			d += w * load(from + 3 * GROUP);
+			memcpy(&p, row[t] + i, sizeof(p));
+			a += weight[t] * p;
+			memcpy(&p, row[t] + i + 2 * GROUP, sizeof(p));
+			b += weight[t] * p;
 		}
 		memcpy(ret + i, &a, sizeof(a));
-		memcpy(ret + i + GROUP, &b, sizeof(b));
-		memcpy(ret + i + 2 * GROUP, &c, sizeof(c));
-		memcpy(ret + i + 3 * GROUP, &d, sizeof(d));
+		memcpy(ret + i + 2 * GROUP, &b, sizeof(b));
 	}
 }
 
-/* The pixel that is made from `taps` ones from `from` on; weight[taps][GROUP]: each is there for
- * all lanes. */
-static inline pixel mix_pixels(const float *from, const float *weight, int taps)
-{
-	pixel sum = {0};
-
-#pragma GCC unroll 8
-	for (int t = 0; t < taps; t++)
-		sum += load(weight + GROUP * t) * load(from + 3 * t);
-	return sum;
-}
+/* Two pixels that are made from `taps` ones each, from a and b on; weight[taps][2][GROUP]: each is
+ * there for all lanes. */
+#define MIX_PIXELS(sum, a, b, weight, taps)                                                        \
+	do {                                                                                       \
+		(sum) = (pair){0};                                                                 \
+		_Pragma("GCC unroll 8") for (int t = 0; t < (taps); t++)                           \
+		{                                                                                  \
+			pair w;                                                                    \
+                                                                                                   \
+			memcpy(&w, (weight) + 2 * GROUP * t, sizeof(w));                           \
+			(sum) += w * MIX(load((a) + 3 * t), load((b) + 3 * t), 0, 1, 2, 3, 4, 5,   \
+					     6, 7);                                                \
+		}                                                                                  \
+	} while (0)
 
 static inline void store(pixel p, const struct jm_colour_scale *by, int channel, float *to)
 {
@@ -184,7 +186,7 @@ static inline void store(pixel p, const struct jm_colour_scale *by, int channel,
 }
 
 /* The channels of a row of pixels, normalised: ret[3][plane] */
-static inline void mix_row(const struct side *s, int taps, const float *row,
+ALWAYS void mix_row(const struct side *s, int taps, const float *row,
 	const struct jm_colour_scale *by, float *ret)
 {
 	int plane = round_up(s->size);
@@ -192,21 +194,19 @@ static inline void mix_row(const struct side *s, int taps, const float *row,
 
 	for (int i = 0; i < plane; i += GROUP, weight += (size_t)(GROUP * GROUP) * taps) {
 		const int *begin = s->begin + i;
-		pixel a = mix_pixels(row + 3 * begin[0], weight, taps);
-		pixel b = mix_pixels(row + 3 * begin[1], weight + GROUP * taps, taps);
-		pixel c = mix_pixels(row + 3 * begin[2], weight + 2 * GROUP * taps, taps);
-		pixel d = mix_pixels(row + 3 * begin[3], weight + 3 * GROUP * taps, taps);
-		pixel ab = MIX(a, b, 0, 4, 1, 5), cd = MIX(c, d, 0, 4, 1, 5);
+		pair ab, cd;
 
-		store(MIX(ab, cd, 0, 1, 4, 5), by, 0, ret + i);
-		store(MIX(ab, cd, 2, 3, 6, 7), by, 1, ret + plane + i);
-		store(MIX(MIX(a, b, 2, 6, 2, 6), MIX(c, d, 2, 6, 2, 6), 0, 1, 4, 5), by, 2,
-			ret + 2 * plane + i);
+		MIX_PIXELS(ab, row + 3 * begin[0], row + 3 * begin[1], weight, taps);
+		MIX_PIXELS(cd, row + 3 * begin[2], row + 3 * begin[3], weight + 2 * GROUP * taps,
+			taps);
+		store(MIX(ab, cd, 0, 4, 8, 12), by, 0, ret + i);
+		store(MIX(ab, cd, 1, 5, 9, 13), by, 1, ret + plane + i);
+		store(MIX(ab, cd, 2, 6, 10, 14), by, 2, ret + 2 * plane + i);
 	}
 }
 
 /* The compiler unrolls the usual numbers of taps. */
-__attribute__((noinline)) static void mix_row_by_taps(
+ALWAYS void mix_row_all(
 	const struct side *s, const float *row, const struct jm_colour_scale *by, float *ret)
 {
 	switch (s->taps) {
@@ -222,6 +222,39 @@ __attribute__((noinline)) static void mix_row_by_taps(
 	default:
 		mix_row(s, s->taps, row, by, ret);
 	}
+}
+
+struct passes {
+	void (*mix_rows)(const float *const *row, const float *weight, int taps, int n, float *ret);
+	void (*mix_row)(const struct side *s, const float *row, const struct jm_colour_scale *by,
+		float *ret);
+};
+
+#define PASSES(name, attribute)                                                                    \
+	attribute static void mix_rows_##name(                                                     \
+		const float *const *row, const float *weight, int taps, int n, float *ret)         \
+	{                                                                                          \
+		mix_rows_all(row, weight, taps, n, ret);                                           \
+	}                                                                                          \
+	attribute static void mix_row_##name(const struct side *s, const float *row,               \
+		const struct jm_colour_scale *by, float *ret)                                      \
+	{                                                                                          \
+		mix_row_all(s, row, by, ret);                                                      \
+	}                                                                                          \
+	static const struct passes passes_##name = {mix_rows_##name, mix_row_##name}
+
+PASSES(everywhere, );
+#ifdef __x86_64__
+PASSES(avx2, __attribute__((target("avx2"))));
+#endif
+
+static const struct passes *passes_of_processor(void)
+{
+#ifdef __x86_64__
+	if (__builtin_cpu_supports("avx2"))
+		return &passes_avx2;
+#endif
+	return &passes_everywhere;
 }
 
 /* ---- results --------------------------------------------------------------------------------- */
@@ -307,9 +340,14 @@ struct tables {
 	const float **window; /* [taps down] */
 };
 
-static struct side side_of(double from, double length, int n, int size, int copies)
+static struct side side_of(double from, double length, int n, int size, int copies, int beside)
 {
-	struct side s = {.from = from, .length = length, .n = n, .size = size, .copies = copies};
+	struct side s = {.from = from,
+		.length = length,
+		.n = n,
+		.size = size,
+		.copies = copies,
+		.beside = beside};
 	int most = (int)ceil(2 * fmax(length / size, 1)); /* middles of pixels in a triangle */
 
 	s.taps = most < n ? most : n;
@@ -356,8 +394,8 @@ static int make_tables(struct tables *t, const struct jm_picture *p,
 {
 	int code;
 
-	*t = (struct tables){.across = side_of(box->x, box->width, p->width, to->size, GROUP),
-		.down = side_of(box->y, box->height, p->height, to->size, 1),
+	*t = (struct tables){.across = side_of(box->x, box->width, p->width, to->size, GROUP, 2),
+		.down = side_of(box->y, box->height, p->height, to->size, 1, 1),
 		.of_row = 3 * (size_t)p->width + 4 * GROUP};
 	code = place_tables(t, room, err);
 	if (code)
@@ -386,6 +424,7 @@ static void slide(struct tables *t, const struct jm_picture *p, int y)
 int jm_picture_resize(const struct jm_picture *p, const struct jm_picture_box *box,
 	const struct jm_resize_to *to, struct jm_resize_room *room, struct jm_err *err)
 {
+	const struct passes *passes = passes_of_processor();
 	struct tables t;
 	int code = make_tables(&t, p, box, to, room, err);
 
@@ -393,9 +432,9 @@ int jm_picture_resize(const struct jm_picture *p, const struct jm_picture_box *b
 		return code;
 	for (int y = 0; y < to->size; y++) {
 		slide(&t, p, y);
-		mix_rows(t.window, t.down.weight + y * t.down.taps, t.down.taps, 3 * t.width,
-			t.mixed);
-		mix_row_by_taps(&t.across, t.mixed, scale_of(to), t.planes);
+		passes->mix_rows(t.window, t.down.weight + y * t.down.taps, t.down.taps,
+			3 * t.width, t.mixed);
+		passes->mix_row(&t.across, t.mixed, scale_of(to), t.planes);
 		store_row(to, y, t.planes);
 	}
 	return 0;
