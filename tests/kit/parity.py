@@ -19,7 +19,11 @@ DEVICE = os.environ.get("JM_PARITY_DEVICE")
 ON_GPU = (DEVICE or "").startswith("cuda")
 PRECISIONS = ("f32", "tf32", "bf16", "fp16") if ON_GPU else ("f32", "bf16")
 WITH_FP8 = (*PRECISIONS, "fp8") if ON_GPU else PRECISIONS
-SCALE = {"fp16": 1024}  # of reported gradients
+
+
+def scale_of(precision):
+    """Of the loss and of reported gradients; of both sides."""
+    return float(os.environ.get("JM_TEST_SCALE", 1024)) if precision == "fp16" else 1.0
 
 
 def device_for(model, dims):
@@ -48,7 +52,7 @@ def ours(model, dims, device, precision, batch, seq, data, seed, steps=STEPS):
     done = subprocess.run(map(str, words), check=True, stdout=subprocess.PIPE, text=True, timeout=1000)
     losses = numpy.array([float(line.split()[0]) for line in done.stdout.splitlines()])
     gradients = take(weights.with_name(weights.name + ".grad"))
-    return losses, take(weights), {name: g / SCALE.get(precision, 1) for name, g in gradients.items()}
+    return losses, take(weights), {name: g / scale_of(precision) for name, g in gradients.items()}
 
 
 def take(path):
@@ -63,6 +67,14 @@ def take(path):
         found[name] = numpy.frombuffer(data, "<f8", count, end + 1).reshape(shape)
         at = end + 1 + 8 * count
     return found
+
+
+def lower_scale(monkeypatch, run):
+    """The largest loss scale with which the gradients of run() are finite, as the scaler of a training would find it."""
+    for scale in (1024, 128, 16, 2):
+        monkeypatch.setenv("JM_TEST_SCALE", str(scale))
+        if all(numpy.isfinite(g).all() for g in run().values()):
+            return
 
 
 def distance(losses, truth):

@@ -10,7 +10,8 @@
  * text of bytes; step s takes sequence b from byte (s * BATCH + b) * SEQ. Of models with other
  * inputs, for each step all of them in the order of their table: random values as f32, others as
  * i32. AdamW with lr 1e-3, betas 0.9 and 0.999, eps 1e-8, decay 0.1 of all but vectors, clip 1. In
- * fp16 the loss is scaled by 1024, and so are the reported gradients and their norm.
+ * fp16 the loss is scaled by JM_TEST_SCALE, 1024 if unset, and so are the reported gradients and
+ * their norm.
  * JM_TEST_GRADIENTS=bf16 or f32: the type in which gradients of matrices wait for the update, as
  * --gradients;
  * JM_TEST_RESIDUAL=bf16 or f32: that of the residual stream in bf16 and fp8, as --residual. Unset:
@@ -27,8 +28,7 @@
 #include "engine/run/start_values.h"
 #include "workloads/parts/weights_save.h"
 
-#define LR    1e-3
-#define SCALE 1024.0
+#define LR 1e-3
 
 static struct jm_err err;
 
@@ -164,12 +164,13 @@ static void feed_now(struct jm_program *p, int t)
 static void feed_scale(struct jm_program *p)
 {
 	struct jm_tensor *scale = jm_graph_find(p->graph, "loss.scale");
-	double data[2];
+	const char *given = getenv("JM_TEST_SCALE");
+	double data[2], factor = given ? atof(given) : 1024;
 
 	if (!scale)
 		return;
-	jm_element_set(scale->type, data, 0, SCALE);
-	jm_element_set(scale->type, data, 1, 1 / SCALE);
+	jm_element_set(scale->type, data, 0, factor);
+	jm_element_set(scale->type, data, 1, 1 / factor);
 	check(jm_program_write(p, scale, data, &err));
 }
 

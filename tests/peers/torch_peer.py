@@ -10,7 +10,6 @@ import torch
 import parity
 
 WHERE = "cuda" if parity.ON_GPU else "cpu"
-SCALE = {"fp16": 1024.0}  # of the loss, as in tests/parity/losses.c
 SHORT = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp8": torch.bfloat16}
 NOW = {"precision": "f32"}
 
@@ -51,7 +50,7 @@ def train(p, weights, losses_of_steps):
     groups = [{"params": [p[n] for n, w in weights.items() if w.ndim > 1], "weight_decay": 0.1},
               {"params": [p[n] for n, w in weights.items() if w.ndim == 1], "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.999), eps=1e-8)
-    scale = SCALE.get(NOW["precision"], 1.0)
+    scale = parity.scale_of(NOW["precision"])
     losses, first = [], None
     for loss_of in losses_of_steps:
         with autocast():
