@@ -208,17 +208,19 @@ static void conv_stem(struct kit *k, const struct types *t, const struct shape *
 	bwd->fwd = fwd;
 }
 
-/* The gradient of a filter of 3 x 3 with as many channels as fast kernels need, or two tiles of
- * them; the flag: wide images with strides, and adds to what is there. */
+/* The gradient of a filter of 3 x 3 with as many channels as fast kernels need, two tiles of them,
+ * or few (odd d->s); the flag: wide images with strides, and adds to what is there. */
 static void conv_filter(struct kit *k, const struct types *t, const struct shape *d, bool add)
 {
-	const int64_t channels = add ? 64 : 128, width = 4 + d->s % (add ? 53 : 21);
-	const int64_t x_dim[] = {d->b, channels, 2 + d->s % 9, width};
-	const int64_t y_dim[] = {
-		x_dim[0], 64, (x_dim[2] + add) / (1 + add), (x_dim[3] + add) / (1 + add)};
+	const bool few = !add && d->s % 2;
+	const int64_t channels = few ? 32 : add ? 64 : 128, filters = few && d->b % 2 ? 32 : 64;
+	const int64_t width = few ? 80 + 3 * d->s : 4 + d->s % (add ? 53 : 21);
+	const int64_t x_dim[] = {d->b, channels, 2 + d->s % 9, width},
+		      y_dim[] = {x_dim[0], filters, (x_dim[2] + add) / (1 + add),
+			      (x_dim[3] + add) / (1 + add)};
 	struct jm_tensor *x = laid_last(k, kit_normal(k, t->c, 0, 1, 4, x_dim), "image");
 	struct jm_tensor *dy = laid_last(k, kit_normal(k, t->c, 0, 1, 4, y_dim), "gradient");
-	struct jm_tensor *dw = backend_gradient(k, t->v, add, 4, DIMS(64, channels, 3, 3));
+	struct jm_tensor *dw = backend_gradient(k, t->v, add, 4, DIMS(filters, channels, 3, 3));
 	struct jm_node *n = backend_node(k, JM_OP_CONV_WGRAD, OPS(dy, x), OPS(dw, NULL), add);
 
 	n->attr.conv.groups = 1;
@@ -561,17 +563,6 @@ static void pool_lopsided(struct kit *k, const struct types *t, const struct sha
 	pool(k, t, d, mean ? JM_OP_AVGPOOL : JM_OP_MAXPOOL, 3, &how, d->n % 2, d->b % 3 == 1);
 }
 
-static void gap(struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
-{
-	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 4, IMAGE(d));
-	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 2, DIMS(d->b, d->c));
-	struct jm_tensor *y = backend_result(k, t->c, accumulate, 2, DIMS(d->b, d->c));
-	struct jm_tensor *dx = backend_result(k, t->c, accumulate, 4, x->dim);
-
-	backend_node(k, JM_OP_GAP, &x, &y, accumulate);
-	backend_node(k, JM_OP_GAP_GRAD, &dy, &dx, accumulate);
-}
-
 const struct backend_case backend_image_cases[] = {
 	{"conv", conv},
 	{"conv, pixel", conv_pixel},
@@ -595,6 +586,5 @@ const struct backend_case backend_image_cases[] = {
 	{"avgpool", avgpool},
 	{"pool, last", pool_last},
 	{"pool, lopsided", pool_lopsided},
-	{"gap", gap},
 	{0},
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batch norms that are added, a norm and a ReLU that are pooled, and a ReLU before filters of each
+/* Batch norms that are added, a norm and a ReLU that are pooled, and those before filters of each
  * channel, for the comparison of backends with ref. */
 #include "engine/graph/layer.h"
 #include "engine/graph/layer_image.h"
@@ -161,9 +161,67 @@ static void depthwise_relu(struct kit *k, const struct types *t, const struct sh
 	backend_node(k, JM_OP_RELU_GRAD, OPS(between, open), &dx, add);
 }
 
+/* A norm that two nodes apply: a convolution with a filter for each channel, and the gradient of
+ * its filter, which the flag adds to another. */
+static struct jm_tensor *apply_twice(struct kit *k, const struct types *t, const struct half *a,
+	struct jm_tensor *w, struct jm_tensor *dz, bool add)
+{
+	struct jm_tensor *y[2], *z = NULL;
+	struct jm_tensor *dw = backend_gradient(k, t->v, add, 4, w->dim);
+	struct jm_node *n;
+
+	for (int i = 0; i < 2; i++) {
+		y[i] = kit_out(k, t->c, 4, a->x->dim, NULL);
+		n = jm_graph_node(k->graph, JM_OP_BN_APPLY,
+			OPS(a->x, a->mean, a->rstd, a->gamma, a->beta), &y[i]);
+		if (!n)
+			return NULL; /* the graph holds the error */
+		n->attr.bn.relu = n->beside = true;
+		n->again = i;
+		if (!i)
+			z = jm_graph_conv(k->graph, y[0], w, NULL,
+				&(struct jm_window){.pad = 1, .groups = (int)w->dim[0]});
+	}
+	n = backend_node(k, JM_OP_CONV_WGRAD, OPS(dz, y[1]), OPS(dw, NULL), add);
+	n->fwd = z ? jm_graph_cell(k->graph, z)->producer : NULL;
+	if (n->fwd)
+		n->attr = n->fwd->attr;
+	return z;
+}
+
+/* The same with the gradient of the norm, which the flag adds to that of another branch. The norm
+ * is of whole numbers: rounding does not decide what the ReLU lets through. */
+static void batchnorm_depthwise(
+	struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	const int64_t dim[] = {d->b, d->s % 2 ? d->c : (d->c + 7) / 8 * 8, 5 + d->s % 9, 1 + d->s},
+		      w_dim[] = {dim[1], 1, 3, 3};
+	struct half a = {.x = kit_whole(k, t->c, 0, 15, 4, dim)};
+	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.3, 4, w_dim), *z;
+	struct jm_tensor *dz = kit_normal(k, t->c, 0, 1, 4, dim);
+	struct jm_tensor *other = add ? kit_normal(k, t->c, 0, 1, 4, dim) : NULL;
+	struct jm_tensor *dy = kit_out(k, t->c, 4, dim, other);
+	struct jm_node *bwd;
+
+	a.gamma = kit_normal(k, t->v, 1, 0.05, 1, &dim[1]);
+	declare_half(k, t, &a, false);
+	z = apply_twice(k, t, &a, w, dz, add);
+	bwd = jm_graph_node(k->graph, JM_OP_CONV_DGRAD, OPS(dz, w), &dy);
+	if (!z || !bwd)
+		return; /* the graph holds the error */
+	kit_read(k, z);
+	bwd->fwd = jm_graph_cell(k->graph, z)->producer;
+	bwd->attr = bwd->fwd->attr;
+	bwd->accumulate = add;
+	bwd = backend_node(k, JM_OP_BN_GRAD, OPS(dy, a.x, NULL, a.gamma, a.mean, a.rstd, a.beta),
+		OPS(a.dx, a.dgamma, a.dbeta), 0);
+	bwd->attr.bn.relu = true;
+}
+
 const struct backend_case backend_norms_cases[] = {
 	{"batchnorm, pair", batchnorm_pair},
 	{"batchnorm, pooled", batchnorm_pooled},
+	{"batchnorm, depthwise", batchnorm_depthwise},
 	{"relu, pooled", relu_pooled},
 	{"relu, depthwise", depthwise_relu},
 	{0},

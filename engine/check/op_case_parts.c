@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors of several parts, images that grow, norms of groups; for the comparison of backends with
- * ref. */
+/* Tensors of several parts, images that grow, means of images, norms of groups; for the comparison
+ * of backends with ref. */
 #include "engine/graph/layer_image.h"
 #include "engine/graph/layer.h"
 #include "op_case.h"
@@ -220,6 +220,17 @@ static void put_rows(struct kit *k, const struct types *t, const struct shape *d
 		n[i]->attr.put.places = places;
 }
 
+static void gap(struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
+{
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 4, IMAGE(d));
+	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 2, DIMS(d->b, d->c));
+	struct jm_tensor *y = backend_result(k, t->c, accumulate, 2, DIMS(d->b, d->c));
+	struct jm_tensor *dx = backend_result(k, t->c, accumulate, 4, x->dim);
+
+	backend_node(k, JM_OP_GAP, &x, &y, accumulate);
+	backend_node(k, JM_OP_GAP_GRAD, &dy, &dx, accumulate);
+}
+
 const struct backend_case backend_parts_cases[] = {
 	{"conv, lopsided", conv_lopsided},
 	{"upsample", upsample},
@@ -229,5 +240,6 @@ const struct backend_case backend_parts_cases[] = {
 	{"put-rows", put_rows},
 	{"concat", concat},
 	{"concat, branches", concat_branches},
+	{"gap", gap},
 	{0},
 };

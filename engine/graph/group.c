@@ -71,6 +71,7 @@ static const struct cover {
 	{2, {JM_OP_MAXPOOL_GRAD, JM_OP_BN_GRAD}, 0},
 	/* the normalized image */
 	{2, {JM_OP_BN_APPLY, JM_OP_CONV}, 0},
+	{2, {JM_OP_BN_APPLY, JM_OP_CONV_WGRAD}, 0},
 	/* the sum */
 	{2, {JM_OP_ADD, JM_OP_LAYERNORM}, 0},
 	{2, {JM_OP_ADD, JM_OP_RMSNORM}, 0},
@@ -156,7 +157,8 @@ static bool shares(const struct jm_node *grad, const struct jm_node *n)
 /*
  * True if nodes k and k + 1 run as one, rather than the first of them with the node before it:
  * gradients of two norms that were added, or the gradient of an activation and that activation,
- * which is then recomputed as cheaply as rematerialize.c assumes.
+ * which is then recomputed as cheaply as rematerialize.c assumes, as is a norm that a convolution
+ * or the gradient of its filter applies.
  */
 static bool begins_pair(const struct jm_graph *g, int k)
 {
@@ -164,6 +166,9 @@ static bool begins_pair(const struct jm_graph *g, int k)
 
 	if (!next)
 		return false;
+	if (n->op == JM_OP_BN_APPLY && n->beside)
+		return (next->op == JM_OP_CONV || next->op == JM_OP_CONV_WGRAD) &&
+		       reads(next, n->out[0]);
 	if (next->beside && jm_group_gradient(next->op) == n->op)
 		return shares(n, next);
 	return n->op == JM_OP_BN_GRAD && n->out[3] && next->op == JM_OP_BN_GRAD &&

@@ -234,7 +234,9 @@ struct jm_node {
 	enum jm_math math;
 	unsigned accumulate; /* bit i: out[i] += (accumulate.h) */
 	bool again;	     /* recomputes the result of an earlier node of the step */
-	bool beside; /* again, directly after the gradient of that node: both may be one kernel */
+	/* again, directly after the gradient of that node: both may be one kernel; or a norm that
+	 * the next node may apply itself */
+	bool beside;
 	const struct jm_node *fwd; /* gradient ops: the forward node, as a hint; else NULL */
 	int id;			   /* number given by the engine */
 	/* FLOPs of the mathematics and of the op's definition; bytes of all operands. */

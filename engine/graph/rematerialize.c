@@ -4,9 +4,10 @@
  * parameters in the compute type) are not kept for the gradients but recomputed directly before
  * their first reader there, from operands that are kept for gradients anyway. recompute.c saves
  * more memory. If time is limited, results are chosen by freed bytes per moved byte; among equal
- * ones the first in the network, whose results live longest. Activations that the kernel of their
- * gradient can recompute are chosen in any case: it reads their operand anyway; and so are images
- * that grow, where only gradients of filters read them (group.c): their operands are kept instead.
+ * ones the first in the network, whose results live longest. Some are chosen in any case:
+ * activations that the kernel of their gradient can recompute, which reads their operand anyway;
+ * images that grow, where only gradients of filters read them (group.c), whose operands are kept
+ * instead; and norms that a convolution with a filter for each channel and its gradient apply.
  */
 #include "rematerialize.h"
 #include "duplicate_node.h"
@@ -133,10 +134,40 @@ static bool grows_again(const struct remake *l, const struct jm_node *n)
 	       l->g->node[k]->op == JM_OP_CONV_WGRAD && 4 * n->in[0]->bytes <= n->out[0]->bytes;
 }
 
+static bool reads(const struct jm_node *n, const struct jm_tensor *t)
+{
+	for (int i = 0; i < n->n_in; i++)
+		if (n->in[i] == t)
+			return true;
+	return false;
+}
+
+/*
+ * True if only a convolution with a filter for each channel reads the result of n, a norm with
+ * ReLU, and of the gradients only that of its filter: both may norm the image as they read it, so
+ * that it is never stored.
+ */
+static bool is_normed_again(const struct remake *l, const struct jm_node *n)
+{
+	const struct jm_tensor *y = n->out[0];
+	int f = l->forward[y->id], k = l->first[y->id];
+	const struct jm_node *conv = f > n->id ? l->g->node[f] : NULL;
+
+	if (!l->beside || n->op != JM_OP_BN_APPLY || !n->attr.bn.relu || n->in[5] ||
+		jm_dtype_bytes(y->type) != 2 || k < 0 || l->last[y->id] != k || !conv ||
+		conv->op != JM_OP_CONV || conv->in[0] != y || conv->attr.conv.groups != y->dim[1] ||
+		conv->attr.conv.stride[0] > 1 || l->g->node[k]->op != JM_OP_CONV_WGRAD)
+		return false;
+	for (int i = n->id + 1; i < f; i++)
+		if (reads(l->g->node[i], y))
+			return false;
+	return true;
+}
+
 /* True for what is chosen whatever the budget. */
 static bool is_free(const struct remake *l, const struct jm_node *n)
 {
-	return runs_beside(l, n) || grows_again(l, n);
+	return runs_beside(l, n) || grows_again(l, n) || is_normed_again(l, n);
 }
 
 /* A duplicate with separate results and without running state, which is updated only once. */
@@ -172,8 +203,11 @@ static void make_duplicate(struct remake *l, const struct jm_node *n)
 	if (!again || (first && !before))
 		return;
 	again->beside = runs_beside(l, n);
-	if (grows_again(l, n)) /* its elements are copies, whether or not they are stored */
+	/* the same elements, whether or not they are stored */
+	if (grows_again(l, n) || is_normed_again(l, n))
 		jm_graph_cell(l->g, n->out[0])->kept = false;
+	if (is_normed_again(l, n))
+		again->beside = l->g->node[n->id]->beside = true;
 	if (before)
 		again->in[0] = before->out[0];
 	rename_reads(l, n->out[0], again->out[0]);

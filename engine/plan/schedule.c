@@ -137,14 +137,17 @@ static void place_next(struct order *o, struct jm_node *n)
 		place(o, o->waiting[n->id]);
 }
 
-/* The copy of a filter that is made between an image that grows and the convolution of that image,
- * which become a group; NULL = there is none. */
+/* The copy of a filter that is made between an image that grows, or a norm, and the convolution of
+ * that image, which become a group; NULL = there is none. */
 static struct jm_node *copy_behind(const struct jm_graph *g, int k)
 {
 	struct jm_node *next = k + 1 < g->n_nodes ? g->node[k + 1] : NULL;
 
-	return g->node[k]->op == JM_OP_UPSAMPLE && next && next->op == JM_OP_CAST &&
-			       next->out[0]->class == JM_CLASS_COPY && !next->again
+	const struct jm_node *n = g->node[k];
+	bool joins = n->op == JM_OP_UPSAMPLE || (n->op == JM_OP_BN_APPLY && n->beside);
+
+	return joins && next && next->op == JM_OP_CAST && next->out[0]->class == JM_CLASS_COPY &&
+			       !next->again
 		       ? next
 		       : NULL;
 }

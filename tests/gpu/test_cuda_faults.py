@@ -228,6 +228,16 @@ def test_a_unet_makes_no_image_that_grows(env, tmp_path):
     assert calls["conv"] + 3 == 90 and calls["cast"] < 10, calls  # narrow layers have copies with padded rows
 
 
+def test_norms_that_filters_of_each_channel_apply(env, tmp_path):
+    """xception in bf16: neither the result of such a norm nor its gradient is written by a pass of its own."""
+    words = "xception --hidden 8 --image 48 --batch 1 --steps 2 --warmup 0 --source null --selftest 0 --device cuda:0 --precision bf16 --profile"
+    _, (r,) = on_all_ops({**env, **ALGORITHMS}, tmp_path, "graphs=1", *words.split())
+    assert r["steps"] == 2 and r["throughput"] > 0
+    calls = {kind["name"]: kind["calls"] for kind in r["profile"]["kinds"]}
+    pairs = {"bn-apply + conv": 21, "bn-apply (again) + conv-wgrad": 21, "conv-dgrad + bn-grad": 22, "conv-dgrad + relu-grad": 11}
+    assert {name: calls.get(name) for name in pairs} == pairs, calls
+
+
 def test_a_kernel_of_a_resnet_that_fails_is_named(env, tmp_path):
     status, (r,) = on_all_ops({**env, **ALGORITHMS}, tmp_path, "graphs=1;kernels=700@100", *RESNET, "--precision", "bf16")
     assert status == 125 and kind(r) == ("failed", 125, "device") and "outside its buffers" in r["reason"]

@@ -69,6 +69,17 @@ def test_filters_have_gradients_in_f32(env, precision):
     assert (kinds(p)["conv + bn-stats + bn-finalize"] > 0) == (precision != "f32")
 
 
+def test_gradients_of_filters_behind_a_relu_have_room_for_their_parts(env):
+    """They run without the bias, in ways that a gradient with a bias does not have: a block of each processor writes its sums."""
+    env["JM_FAKE_DNN_WORKSPACE"] = "1048576"
+    p = plan(env, "vgg11", "--hidden", 8, "--ffn", 64, "--image", 224, "--batch", 4, "--precision", "bf16", "--graph")
+    groups = [group for group in p["graph"] if {"relu-grad", "conv-wgrad"} <= {n["op"] for n in group["nodes"]}]
+    sums = {tuple(group["nodes"][-1]["out"][0]["dims"]): group["scratch_bytes"] for group in groups}
+    wide = {dims: scratch for dims, scratch in sums.items() if dims[2] == 3 and dims[0] == 64}
+    assert len(wide) == 2, sums
+    assert all(scratch >= 132 * 4 * math.prod(dims) for dims, scratch in wide.items()), sums
+
+
 PICTURES = [["inception3"], ["alexnet"], ["vgg16"], ["xception"], ["resnet152", "--stem", "cifar", "--image", 32, "--classes", 10]]
 
 

@@ -72,6 +72,7 @@ struct dnn_want {
 	bool all;	  /* includes the engines that cuDNN lists as a fallback only */
 	bool preferred;	  /* none of these, also where there is no other */
 	size_t workspace; /* bytes, at most */
+	int64_t refused;  /* an engine that is not used; 0 = none */
 	const char *name; /* only the plan with this name, if it still exists; NULL = any */
 };
 

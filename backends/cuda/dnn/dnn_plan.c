@@ -85,6 +85,7 @@ static int configs(const struct dnn_graph *g, cudnnBackendHeurMode_t mode, descr
 
 struct traits {
 	bool usable, tensor, varies, compiled;
+	int64_t engine;
 	char name[DNN_NAME];
 };
 
@@ -147,6 +148,7 @@ static struct traits traits_of(const struct cuda_dnn *d, descriptor config)
 		    &engine) &&
 		get(d, engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &one, &index)) {
 		ret.usable = true;
+		ret.engine = index;
 		read_notes(d, engine, &ret);
 		read_name(d, config, index, ret.name);
 	}
@@ -156,7 +158,8 @@ static struct traits traits_of(const struct cuda_dnn *d, descriptor config)
 
 static bool fits(const struct traits *t, const struct dnn_want *want)
 {
-	return t->usable && !(want->exact && t->tensor) && !(want->repeatable && t->varies) &&
+	return t->usable && !(want->refused && t->engine == want->refused) &&
+	       !(want->exact && t->tensor) && !(want->repeatable && t->varies) &&
 	       !(want->ready && t->compiled) && (!want->name || strcmp(want->name, t->name) == 0);
 }
 

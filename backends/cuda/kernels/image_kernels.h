@@ -256,6 +256,23 @@ bool cuda_filter_knows(const struct cuda_filter_grad *p);
 size_t cuda_filter_scratch(const struct cuda_filter_grad *p);
 cudaError_t cuda_filter_grad(const struct cuda_filter_grad *p, cudaStream_t stream);
 
+/* ---- slim_grad.cu -------------------------------------------------------------------------- */
+
+/* The same in 16 bits with stride 1 and any pad, for few channels. */
+struct cuda_slim_grad {
+	int batch, channels, filters, processors;
+	int in[2], out[2], pad[2];
+	int64_t w_stride[4]; /* of dw: filter, channel, row, column */
+	struct cuda_vec x, dy;
+	float *dw;
+	bool accumulate;
+	float *partial; /* cuda_slim_scratch bytes */
+};
+/* True for 32 or 64 channels and as many filters. */
+bool cuda_slim_knows(const struct cuda_slim_grad *p);
+size_t cuda_slim_scratch(const struct cuda_slim_grad *p);
+void cuda_slim_grad(const struct cuda_slim_grad *p, cudaStream_t stream);
+
 /* ---- noise.cu -------------------------------------------------------------------------------- */
 
 /* Writes random numbers that are approximately normal. */

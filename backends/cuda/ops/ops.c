@@ -9,6 +9,7 @@
 /* The first row that has the cover and accepts the group runs it. */
 static const struct cuda_op *const tables[] = {
 	cuda_ops_conv_norm,
+	cuda_ops_depthwise,
 	cuda_ops_conv_grown,
 	cuda_ops_conv_product,
 	cuda_ops_conv,

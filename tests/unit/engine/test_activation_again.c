@@ -21,6 +21,8 @@ static const char *const vit[] = {"vit", "layers=3", "hidden=32", "heads=2", "ff
 static const char *const llama[] = {"llama", "layers=3", "hidden=32", "heads=4", "kv-heads=2",
 	"ffn=96", "vocab=64", "context=8", "theta=10000", NULL};
 
+static const char *const xception[] = {"xception", "hidden=4", "image=32", "classes=10", NULL};
+
 static struct {
 	int pairs, in_place; /* of them, those where the activation replaces its gradient */
 	int with_product;    /* groups that have the gradient of an activation, without it */
@@ -95,7 +97,7 @@ static size_t train(
 	t.batch = 4;
 	t.seq = net == llama ? 8 : 0;
 	t.dropout = net == vit ? 0.2 : 0;
-	t.precision = JM_F32;
+	t.precision = net == xception ? JM_BF16 : JM_F32;
 	t.adamw = (struct jm_adamw){.beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .clip = 1};
 	p = kit_plan(net, &t, device);
 	bytes = p->arena_bytes;
@@ -160,11 +162,32 @@ static void swiglu_is_recomputed_after_its_gradient(void **unused)
 	compare(llama, 2, 3);
 }
 
+/* The norms before filters of each channel: the kernels of ref compute them a second time. */
+static void norms_are_recomputed_for_gradients_of_filters(void **unused)
+{
+	const struct jm_training keep = {.micro_steps = 1, .keep_all = true};
+	const struct jm_training again = {.micro_steps = 1,
+		.remake = {.flops = 1e9, .bytes = 1e9, .share = 1e-12, .beside = true}};
+	struct jm_device ref;
+	struct jm_err err = JM_ERR_INIT;
+	float expected[STEPS], loss[STEPS];
+	size_t every;
+
+	(void)unused;
+	assert_ok(jm_device_open("ref", 0, &ref, &err), err);
+	every = train(&ref, xception, keep, expected);
+	assert_true(train(&ref, xception, again, loss) < every);
+	assert_memory_equal(loss, expected, sizeof(loss));
+	assert_true(loss[0] > 0 && loss[STEPS - 1] != loss[0]);
+	jm_device_close(&ref);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(gelu_is_recomputed_after_its_gradient),
 		cmocka_unit_test(swiglu_is_recomputed_after_its_gradient),
+		cmocka_unit_test(norms_are_recomputed_for_gradients_of_filters),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

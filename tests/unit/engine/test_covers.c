@@ -208,6 +208,29 @@ static void images_that_grow_are_not_stored(void **unused)
 	}
 }
 
+/* Those of an Xception that only such filters read. Gradients of images meet those of three other
+ * norms, too. */
+static void norms_before_filters_of_each_channel_are_not_stored(void **unused)
+{
+	static const char *const words[] = {"xception", "hidden=4", "image=32", "classes=10", NULL};
+	const struct jm_training t = {.batch = 2,
+		.precision = JM_F16,
+		.remake = {.flops = 1e9, .bytes = 1e9, .share = 1e-12, .beside = true}};
+	const struct cover forward = {2, {JM_OP_BN_APPLY, JM_OP_CONV}, 0};
+	const struct cover filter = {2, {JM_OP_BN_APPLY, JM_OP_CONV_WGRAD}, 0};
+	const struct cover image = {2, {JM_OP_CONV_DGRAD, JM_OP_BN_GRAD}, 0};
+	int inside;
+
+	(void)unused;
+	assert_int_equal(count_of(words, &t, &forward, &inside), 21);
+	assert_int_equal(inside, 21);
+	assert_int_equal(count_of(words, &t, &filter, &inside), 21);
+	assert_int_equal(inside, 21);
+	assert_int_equal(count_of(words, &t, &image, &inside), 24);
+	assert_int_equal(inside, 23); /* one is added to that of a shortcut */
+	assert_int_equal(count_of(words, &half, &forward, &inside), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -219,6 +242,7 @@ int main(void)
 		cmocka_unit_test(relus_before_filters_of_each_channel_meet_in_the_gradient),
 		cmocka_unit_test(gradients_of_norms_read_what_they_need),
 		cmocka_unit_test(images_that_grow_are_not_stored),
+		cmocka_unit_test(norms_before_filters_of_each_channel_are_not_stored),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,8 +2,6 @@
 /* Turns convolutions with a filter for each channel into the arguments of depthwise.cu. */
 #include "conv_depthwise.h"
 
-#include "backends/cuda/kernels/depthwise.h"
-
 bool cuda_conv_is_depthwise(const struct jm_node *n)
 {
 	struct cuda_operands o = cuda_operands_of(n);
@@ -17,23 +15,7 @@ bool cuda_conv_is_depthwise(const struct jm_node *n)
 	return fits;
 }
 
-int cuda_takes_depthwise_relu(
-	struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
-{
-	const struct jm_node *n = group->node[0], *relu = group->node[1];
-	enum jm_dtype type = relu->out[0]->type;
-	bool fits = cuda_conv_is_depthwise(n) && !jm_node_adds(n, 0) && relu->in[0] == n->out[0] &&
-		    n->out[0]->is_virtual && n->in[0]->type == type && n->in[1]->type == type &&
-		    n->out[0]->type == type && relu->in[1]->type == type;
-
-	(void)dev;
-	return fits ? 0
-		    : jm_err_set(err, JM_ENOSUP,
-			      "Only gradients of filters for each channel are fused with those of "
-			      "a ReLU.");
-}
-
-static struct cuda_depthwise depthwise_of(
+struct cuda_depthwise cuda_depthwise_of(
 	const struct cuda_dev *dev, const struct jm_node *n, void *scratch)
 {
 	struct cuda_operands o = cuda_operands_of(n);
@@ -56,7 +38,7 @@ static struct cuda_depthwise depthwise_of(
 
 size_t cuda_conv_depthwise_scratch(const struct cuda_dev *dev, const struct jm_node *n)
 {
-	struct cuda_depthwise p = depthwise_of(dev, n, NULL);
+	struct cuda_depthwise p = cuda_depthwise_of(dev, n, NULL);
 
 	return n->op == JM_OP_CONV_WGRAD ? cuda_depthwise_scratch(&p) : 0;
 }
@@ -64,15 +46,8 @@ size_t cuda_conv_depthwise_scratch(const struct cuda_dev *dev, const struct jm_n
 cudaError_t cuda_conv_depthwise_run(const struct cuda_dev *dev, const struct cuda_exec *exec)
 {
 	const struct jm_node *n = &exec->node[0];
-	struct cuda_depthwise p = depthwise_of(dev, n, exec->scratch);
+	struct cuda_depthwise p = cuda_depthwise_of(dev, n, exec->scratch);
 
-	if (exec->n_nodes > 1) {
-		const struct jm_node *relu = &exec->node[1];
-
-		p.y = cuda_vec(relu->out[0]);
-		p.open = cuda_vec(relu->in[1]);
-		p.accumulate = jm_node_adds(relu, 0);
-	}
 	n->op == JM_OP_CONV_WGRAD ? cuda_depthwise_grad(&p, dev->stream)
 				  : cuda_depthwise(&p, dev->stream);
 	return cudaGetLastError();

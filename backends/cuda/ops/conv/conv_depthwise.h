@@ -5,16 +5,15 @@
 
 #include "conv_operands.h"
 #include "backends/cuda/device/cuda.h"
+#include "backends/cuda/kernels/depthwise.h"
 
 /* True for conv, conv-dgrad and conv-wgrad of 3 x 3 windows with stride 1 and pad 1, without
  * bias. */
 bool cuda_conv_is_depthwise(const struct jm_node *n);
 /* The bytes of the partial sums of a filter's gradient. */
 size_t cuda_conv_depthwise_scratch(const struct cuda_dev *dev, const struct jm_node *n);
-/* Also of a gradient of an image and that of the ReLU before it, which cuda_takes_depthwise_relu
- * accepts. */
 cudaError_t cuda_conv_depthwise_run(const struct cuda_dev *dev, const struct cuda_exec *exec);
-int cuda_takes_depthwise_relu(
-	struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err);
+struct cuda_depthwise cuda_depthwise_of(
+	const struct cuda_dev *dev, const struct jm_node *n, void *scratch);
 
 #endif

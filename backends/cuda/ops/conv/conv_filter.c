@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Turns the gradient of a filter of 3 x 3 into the arguments of filter_grad.cu. */
+/* Turns gradients of filters of 3 x 3 into the arguments of filter_grad.cu and slim_grad.cu. */
 #include "conv_filter.h"
 
 #include "conv_space_to_depth.h"
@@ -56,4 +56,57 @@ cudaError_t cuda_conv_filter_run(const struct cuda_dev *dev, const struct cuda_e
 	struct cuda_filter_grad p = filter_of(dev, &exec->node[0], exec->scratch);
 
 	return cuda_filter_grad(&p, dev->stream);
+}
+
+static struct cuda_slim_grad slim_of(
+	const struct cuda_dev *dev, const struct jm_node *n, void *scratch)
+{
+	struct cuda_operands o = cuda_operands_of(n);
+	struct cuda_slim_grad p = {
+		.batch = (int)o.x->dim[0],
+		.channels = (int)o.x->dim[1],
+		.filters = (int)o.y->dim[1],
+		.processors = dev->prop.multiProcessorCount,
+		.x = cuda_vec(o.x),
+		.dy = cuda_vec(o.y),
+		.dw = o.w->data,
+		.accumulate = jm_node_adds(n, 0),
+		.partial = scratch,
+	};
+
+	for (int i = 0; i < 2; i++) {
+		p.in[i] = (int)o.x->dim[2 + i];
+		p.out[i] = (int)o.y->dim[2 + i];
+		p.pad[i] = n->attr.conv.pad[i];
+	}
+	cuda_conv_strides(o.w, p.w_stride);
+	return p;
+}
+
+bool cuda_conv_is_slim(const struct cuda_dev *dev, const struct jm_node *n)
+{
+	struct cuda_operands o = cuda_operands_of(n);
+	bool fits = n->op == JM_OP_CONV_WGRAD && !o.bias && o.w->type == JM_F32 &&
+		    o.x->type == o.y->type && n->attr.conv.groups == 1;
+	struct cuda_slim_grad p = slim_of(dev, n, NULL);
+
+	for (int i = 0; i < 2; i++)
+		fits = fits && o.w->dim[2 + i] == 3 && n->attr.conv.stride[i] == 1 &&
+		       n->attr.conv.dilation[i] == 1;
+	return fits && cuda_slim_knows(&p);
+}
+
+size_t cuda_conv_slim_scratch(const struct cuda_dev *dev, const struct jm_node *n)
+{
+	struct cuda_slim_grad p = slim_of(dev, n, NULL);
+
+	return cuda_slim_scratch(&p);
+}
+
+cudaError_t cuda_conv_slim_run(const struct cuda_dev *dev, const struct cuda_exec *exec)
+{
+	struct cuda_slim_grad p = slim_of(dev, &exec->node[0], exec->scratch);
+
+	cuda_slim_grad(&p, dev->stream);
+	return cudaGetLastError();
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gradient of a filter of 3 x 3 in tf32, for which filter_grad.cu has a kernel. */
+/* The gradients of filters of 3 x 3 for which filter_grad.cu (tf32) and slim_grad.cu (16 bits) have
+ * kernels. */
 #ifndef JM_CUDA_CONV_FILTER_H
 #define JM_CUDA_CONV_FILTER_H
 
@@ -13,5 +14,10 @@ bool cuda_conv_is_filter(const struct cuda_dev *dev, const struct jm_node *n);
 /* The bytes of its partial sums. */
 size_t cuda_conv_filter_scratch(const struct cuda_dev *dev, const struct jm_node *n);
 cudaError_t cuda_conv_filter_run(const struct cuda_dev *dev, const struct cuda_exec *exec);
+
+/* True for conv-wgrad of few channels in 16 bits with stride 1 and without bias. */
+bool cuda_conv_is_slim(const struct cuda_dev *dev, const struct jm_node *n);
+size_t cuda_conv_slim_scratch(const struct cuda_dev *dev, const struct jm_node *n);
+cudaError_t cuda_conv_slim_run(const struct cuda_dev *dev, const struct cuda_exec *exec);
 
 #endif

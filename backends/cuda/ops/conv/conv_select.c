@@ -135,6 +135,8 @@ enum cuda_conv_way cuda_conv_way(const struct cuda_dev *dev, const struct jm_nod
 		return CUDA_CONV_STEM;
 	if (cuda_conv_is_filter(dev, n))
 		return CUDA_CONV_FILTER;
+	if (cuda_conv_is_slim(dev, n))
+		return CUDA_CONV_SLIM;
 	if (cuda_conv_is_depthwise(n))
 		return CUDA_CONV_DEPTHWISE;
 	return cuda_conv_is_product(n) || cuda_conv_scatters(n) ? CUDA_CONV_PRODUCT : CUDA_CONV_DNN;
@@ -188,6 +190,9 @@ static size_t most_scratch(
 		break;
 	case CUDA_CONV_FILTER:
 		other = cuda_conv_filter_scratch(dev, n);
+		break;
+	case CUDA_CONV_SLIM:
+		other = cuda_conv_slim_scratch(dev, n);
 		break;
 	case CUDA_CONV_DEPTHWISE:
 		other = cuda_conv_depthwise_scratch(dev, n);
@@ -267,13 +272,24 @@ size_t cuda_conv_opened_bytes(const struct jm_node *relu)
 	return relu->out[0]->is_virtual ? aligned(relu->out[0]->bytes) : 0;
 }
 
+/* The gradient of the filter runs without that of the bias, and may do so in ways that need more
+ * memory than those of both. */
 int cuda_choices_relu_grad(struct cuda_dev *dev, const struct jm_group *group,
 	struct jm_choice *choice, struct jm_err *err)
 {
 	const int last = group->n_nodes - 1;
-	const struct jm_group conv = {.n_nodes = 1, .node = {group->node[last]}};
-	int found = cuda_choices_conv(dev, &conv, choice, err);
+	const struct jm_group both = {.n_nodes = 1, .node = {group->node[last]}};
+	struct jm_node filter = *group->node[last];
+	const struct jm_group alone = {.n_nodes = 1, .node = {&filter}};
+	size_t scratch;
+	int found;
 
+	filter.out[1] = NULL;
+	if (cuda_choices_conv(dev, &alone, choice, err) <= 0)
+		return 0;
+	scratch = choice->scratch;
+	found = cuda_choices_conv(dev, &both, choice, err);
+	choice->scratch = choice->scratch > scratch ? choice->scratch : scratch;
 	memcpy(choice->in[last], choice->in[0], sizeof choice->in[last]);
 	memcpy(choice->out[last], choice->out[0], sizeof choice->out[last]);
 	memset(choice->in[0], 0, sizeof choice->in[0]);

@@ -168,6 +168,12 @@ static int build_filter(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_
 	return build_kernel(exec, cuda_conv_filter_run, err);
 }
 
+static int build_slim(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	(void)dev;
+	return build_kernel(exec, cuda_conv_slim_run, err);
+}
+
 static int build_depthwise(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {
 	(void)dev;
@@ -181,6 +187,7 @@ static const struct cuda_way *ways_of(
 	static const struct cuda_way products[] = {{"dnn", build_dnn}, {"product", build_product}};
 	static const struct cuda_way stems[] = {{"dnn", build_dnn}, {"stem", build_stem}};
 	static const struct cuda_way filters[] = {{"dnn", build_dnn}, {"filter", build_filter}};
+	static const struct cuda_way slim[] = {{"dnn", build_dnn}, {"slim", build_slim}};
 	static const struct cuda_way channels[] = {
 		{"dnn", build_dnn}, {"depthwise", build_depthwise}};
 	static const struct cuda_way ends[] = {
@@ -196,6 +203,8 @@ static const struct cuda_way *ways_of(
 		return stems;
 	case CUDA_CONV_FILTER:
 		return filters;
+	case CUDA_CONV_SLIM:
+		return slim;
 	case CUDA_CONV_DEPTHWISE:
 		return channels;
 	case CUDA_CONV_PRODUCT:
@@ -446,14 +455,6 @@ static int run_relu_grad(struct cuda_dev *dev, const struct cuda_exec *exec, str
 	return run_wgrad(dev, &o.conv, err);
 }
 
-/* ---- the gradient of an image through filters for each channel and a ReLU before them ---- */
-
-static int run_depthwise_relu(
-	struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
-{
-	return cuda_check(dev, cuda_conv_depthwise_run(dev, exec), "Starting a kernel", err);
-}
-
 const struct cuda_op cuda_ops_conv[] = {
 	{{JM_OP_CONV, JM_OP_BN_STATS, JM_OP_BN_FINALIZE}, 3, cuda_takes_conv_stats,
 		cuda_choices_conv, NULL, build_conv, run_conv_stats, drop_conv},
@@ -465,8 +466,6 @@ const struct cuda_op cuda_ops_conv[] = {
 		cuda_choices_relu_grad, NULL, build_relu_grad, run_relu_grad, drop_conv},
 	{{JM_OP_RELU_GRAD, JM_OP_CONV_WGRAD}, 2, cuda_takes_relu_grad, cuda_choices_relu_grad, NULL,
 		build_relu_grad, run_relu_grad, drop_conv},
-	{{JM_OP_CONV_DGRAD, JM_OP_RELU_GRAD}, 2, cuda_takes_depthwise_relu, cuda_image_choices,
-		NULL, NULL, run_depthwise_relu, NULL},
 	{{JM_OP_CONV_DGRAD}, 1, cuda_takes_conv, cuda_choices_conv, NULL, build_conv, run_conv,
 		drop_conv},
 	{{JM_OP_CONV_WGRAD}, 1, cuda_takes_conv, cuda_choices_conv, NULL, build_conv, run_wgrad,
