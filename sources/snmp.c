@@ -159,7 +159,8 @@ static int add_outlets(struct state *s, const struct call *c, struct jm_err *err
 	return rc;
 }
 
-/* How many of the digits are decimals, where the PDU reports it. False = no answer. */
+/* How many of the digits are decimals, where the kind has a column of it; a value of which that is
+ * unknown is none. False = no answer. */
 static bool ask_digits(
 	struct state *s, struct outlet *o, struct jm_snmp_value *value, const char *tail)
 {
@@ -175,6 +176,8 @@ static bool ask_digits(
 		return false;
 	if (n >= 0 && n < 10)
 		value->scale *= pow(10, -n);
+	else
+		value->length = 0;
 	return true;
 }
 
@@ -205,6 +208,12 @@ static int check_answers(struct state *s, struct jm_err *err)
 		if (!ask_digits(s, o, &o->power, s->kind.power_tail) ||
 			!ask_digits(s, o, &o->energy, s->kind.energy_tail))
 			return no_answer(s, err);
+		if (!o->power.length)
+			return jm_err_set(err, JM_ENOENT,
+				"SNMP host %s does not report how many digits of the power of '%s' "
+				"are decimals, so its unit is unknown; name the value by its oid, "
+				"with oid=OID,scale=X.",
+				s->snmp.host, o->index);
 	}
 	return 0;
 }

@@ -81,6 +81,17 @@ def test_what_is_no_power(pdu, kind, value):
     assert "reports no power" in sentence(jm("measure", "--source", pdu.source("kind=apc"), "--", "true"))
 
 
+def test_digits_whose_decimals_are_unknown_are_no_value(pdu):
+    """4312 may be 4312 W or 431.2 W; of the energy alone, the power remains."""
+    power, decimals = (f"{RARITAN}.5.2.3.1.4.1.1.5", "gauge", 4312), f"{RARITAN}.3.3.4.1.7.1.1"
+    pdu.set([power])
+    text = sentence(jm("measure", "--source", pdu.source("kind=raritan"), "--", "true"))
+    assert "decimals" in text and "oid=OID" in text
+    pdu.set([power, (f"{decimals}.5", "gauge", 1), (f"{RARITAN}.5.2.3.1.4.1.1.8", "gauge", 5000)])
+    (one,) = measure(pdu, "kind=raritan")["meters"]
+    assert one["watts_mean"] == pytest.approx(431.2) and {s["quantity"] for s in one["signals"]} == {"power"}
+
+
 def test_version_3_with_passwords_from_files(pdu, tmp_path):
     (tmp_path / "auth").write_text("correct-horse\n", encoding="utf-8")
     (tmp_path / "priv").write_text("battery-staple\n", encoding="utf-8")
