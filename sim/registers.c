@@ -230,11 +230,6 @@ static int check_page(const struct jm_sim_registers *r, struct jm_err *err)
 
 	if (memcmp(page->magic, MAGIC, sizeof(page->magic)))
 		return not_registers(r, "it does not begin as a register file does", err);
-	if (page->version != VERSION)
-		return jm_err_set(err, JM_EVERSION,
-			"%s has version %u, but this program reads version %d; remove it to start "
-			"with defaults.",
-			r->path, page->version, VERSION);
 	if (page->bytes != sizeof(*page) || !get(&page->next))
 		return not_registers(r, "its header is damaged", err);
 	if (memcmp(page->node, r->name.text, sizeof(page->node)))
@@ -251,11 +246,29 @@ static int check_page(const struct jm_sim_registers *r, struct jm_err *err)
 	return 0;
 }
 
+/* 0 = no register file. Versions differ in size, too. */
+static uint32_t version_of(int fd)
+{
+	struct page head;
+	size_t size = offsetof(struct page, bytes);
+
+	if (pread(fd, &head, size, 0) != (ssize_t)size ||
+		memcmp(head.magic, MAGIC, sizeof(head.magic)))
+		return 0;
+	return head.version;
+}
+
 static int map_file(struct jm_sim_registers *r, struct jm_err *err)
 {
+	uint32_t version = version_of(r->fd);
 	struct stat st;
 	void *mapped;
 
+	if (version && version != VERSION)
+		return jm_err_set(err, JM_EVERSION,
+			"%s has version %u, but this program reads version %d; remove it to start "
+			"with defaults.",
+			r->path, version, VERSION);
 	if (fstat(r->fd, &st))
 		return file_error(r, "open", err);
 	if (st.st_size != sizeof(struct page))
@@ -267,22 +280,14 @@ static int map_file(struct jm_sim_registers *r, struct jm_err *err)
 	return check_page(r, err);
 }
 
-/* Of a joulemark before this one, whose caps are forgotten. */
-static bool is_older(int fd)
-{
-	struct page head;
-	size_t size = offsetof(struct page, bytes);
-
-	return pread(fd, &head, size, 0) == (ssize_t)size &&
-	       !memcmp(head.magic, MAGIC, sizeof(head.magic)) && head.version < VERSION;
-}
-
-/* To a process that comes late its path is another file by then, or none. */
+/* Of a joulemark before this one, whose caps are forgotten. To a process that comes late its path
+ * is another file by then, or none. */
 static bool remove_older(struct jm_sim_registers *r)
 {
+	uint32_t version = version_of(r->fd);
 	struct stat own, there;
 
-	if (!is_older(r->fd) || lock_writer(r, NULL) || fstat(r->fd, &own) ||
+	if (!version || version >= VERSION || lock_writer(r, NULL) || fstat(r->fd, &own) ||
 		(!lstat(r->path, &there) && there.st_ino == own.st_ino && unlink(r->path)))
 		return false;
 	close(r->fd); /* which unlocks it */

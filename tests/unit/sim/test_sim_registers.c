@@ -208,6 +208,29 @@ static void damaged_files_are_refused(void **state)
 	unlink(file_of("h200x8"));
 }
 
+/* Of a joulemark after this one, whose file is larger: the message says so. */
+static void a_newer_file_is_named(void **state)
+{
+	struct jm_sim_registers *r = NULL;
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_ctx ctx;
+	int fd;
+
+	(void)state;
+	assert_ok(jm_ctx_init(&ctx, &err), err);
+	assert_ok(jm_sim_registers_open(&ctx, "h200x8", &r, &err), err);
+	jm_sim_registers_close(r);
+	r = NULL;
+	fd = open(file_of("h200x8"), O_WRONLY);
+	assert_int_equal(pwrite(fd, "\x07\0\0\0", 4, 8), 4);
+	assert_int_equal(ftruncate(fd, 100000), 0);
+	close(fd);
+	assert_int_equal(jm_sim_registers_open(&ctx, "h200x8", &r, &err), JM_EVERSION);
+	assert_non_null(strstr(err.text, "has version 7"));
+	assert_null(r);
+	unlink(file_of("h200x8"));
+}
+
 /* Of a joulemark before this one: made anew. */
 static void an_older_file_is_replaced(void **state)
 {
@@ -412,6 +435,7 @@ int main(void)
 		cmocka_unit_test(simulated_times_are_apart),
 		cmocka_unit_test(real_time_is_shared_and_a_dead_owner_ends_its_load),
 		cmocka_unit_test(damaged_files_are_refused),
+		cmocka_unit_test(a_newer_file_is_named),
 		cmocka_unit_test(an_older_file_is_replaced),
 		cmocka_unit_test(a_clock_that_is_being_set_is_not_damaged),
 		cmocka_unit_test(an_older_file_is_replaced_once),
