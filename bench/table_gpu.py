@@ -52,7 +52,7 @@ Of the losses of gpt and llama the median of the starts counts. Each cell: joule
 
 SMALL = {
     "basic": "resnet18, 8 wide", "bottleneck": "resnet of 14 layers, 8 wide", "resnet18": "resnet18, 64 wide",
-    "resnet50": "resnet50, 64 wide", "cifar": "resnet18 for 16 pixels, 8 wide", "alexnet": "alexnet, 6 wide", "vgg11": "vgg11, 2 wide",
+    "resnet50": "resnet50, 64 wide", "cifar": "resnet18 for 16 pixels, 8 wide", "alexnet": "alexnet, 6 wide", "vgg11": "vgg11, 8 wide",
     "xception": "xception, 4 wide", "inception": "inception3 without its second loss, 4 wide", "auxiliary": "inception3, 2 wide", "vit": "vit", "gpt learned": "gpt", "gpt rotary": "gpt, rotary positions", "llama": "llama",
     "mlp": "mlp", "towers": "towers",
 }
