@@ -126,15 +126,19 @@ static int add_knobs(struct jm_grouping *g, const json_t *record, struct jm_err 
 	return rc;
 }
 
-/* Names a file that a run writes, which changes nothing of the run. */
-static bool is_output(const char *key)
+/* Names a file that a run writes, which changes nothing of the run. Variables of a plan's own
+ * command may have the same names. */
+static bool is_output(const json_t *record, const char *key)
 {
-	return !strcmp(key, "requests-csv") || !strcmp(key, "answers") || !strcmp(key, "save");
+	return *jm_json_text(record, "workload") &&
+	       (!strcmp(key, "requests-csv") || !strcmp(key, "answers") || !strcmp(key, "save"));
 }
 
 /* Of a parameter that is recorded as a bare number. */
-static const char *unit_of(const char *key)
+static const char *unit_of(const json_t *record, const char *key)
 {
+	if (!*jm_json_text(record, "workload"))
+		return "";
 	return !strcmp(key, "rate") ? "requests/s" : !strcmp(key, "size") ? "GB" : "";
 }
 
@@ -159,7 +163,8 @@ static bool same_work(const json_t *a, const json_t *b)
 }
 
 /* Adds the leaves of the object, parameters of a record, that differ or are absent in the other
- * record. Commands are the same except for values, which are separate leaves. */
+ * record, which is of the same work. Commands are the same except for values, which are separate
+ * leaves. */
 static int add_varied(
 	struct jm_grouping *g, const json_t *object, const json_t *other_record, struct jm_err *err)
 {
@@ -173,12 +178,12 @@ static int add_varied(
 
 		if (rc)
 			return rc;
-		if (!strcmp(key, "command") || is_output(key))
+		if (!strcmp(key, "command") || is_output(other_record, key))
 			continue;
 		if (json_is_object(value))
 			rc = add_varied(g, value, other_record, err);
 		else if (!other || !json_equal((json_t *)other, (json_t *)value))
-			rc = add_dim(g, key, unit_of(key), false, false, err);
+			rc = add_dim(g, key, unit_of(other_record, key), false, false, err);
 	}
 	return rc;
 }
@@ -390,7 +395,8 @@ int jm_dim_cap(const struct jm_grouping *g)
 	return -1;
 }
 
-static void copy_leaves(const struct jm_grouping *g, const json_t *from, json_t *to)
+static void copy_leaves(
+	const struct jm_grouping *g, const json_t *record, const json_t *from, json_t *to)
 {
 	const json_t *value;
 	const char *key;
@@ -398,8 +404,8 @@ static void copy_leaves(const struct jm_grouping *g, const json_t *from, json_t 
 	json_object_foreach((json_t *)from, key, value)
 	{
 		if (json_is_object(value))
-			copy_leaves(g, value, to);
-		else if (!jm_dim_is(g, key) && !is_output(key))
+			copy_leaves(g, record, value, to);
+		else if (!jm_dim_is(g, key) && !is_output(record, key))
 			json_object_set(to, key, (json_t *)value);
 	}
 }
@@ -413,7 +419,7 @@ char *jm_dim_series_key(const struct jm_grouping *g, const json_t *record)
 
 	if (!key)
 		return NULL;
-	copy_leaves(g, json_object_get(one, "parameters"), key);
+	copy_leaves(g, record, json_object_get(one, "parameters"), key);
 	if (json_object_get(one, "template"))
 		json_object_set(key, "command", (json_t *)jm_dim_command(record));
 	for (size_t i = 0; i < sizeof(also) / sizeof(also[0]); i++)

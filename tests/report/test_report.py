@@ -356,6 +356,18 @@ def test_two_works_are_two_series(tmp_path):
     assert [s["runs_failed"] for s in doc["series"]] == [1, 0, 0]
 
 
+def test_variables_of_a_command_are_not_options_of_native_work(tmp_path):
+    """A size has no unit that is known, and what a command saves is an axis like others."""
+    rows = records("h200x4")[:4]
+    for i, r in enumerate(rows):
+        options = {"size": str(i // 2), "save": "xy"[i % 2]}
+        r.update(command=["work", *options.values()], workload=None, settings=[])
+        r["case"].update(parameters={"command": r["command"], "options": options, "settings": {}}, template=["work", "{size}", "{save}"],
+                         repeat=1, reference=False)
+    labels = [p["label"] for p in summary(write(tmp_path, rows))["series"][0]["points"]]
+    assert labels == ["save x, size 0", "save x, size 1", "save y, size 0", "save y, size 1"]
+
+
 def test_two_commands_are_two_series(tmp_path):
     rows = records("h200x4")[:4]
     for i, r in enumerate(rows):
