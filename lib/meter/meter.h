@@ -113,12 +113,15 @@ const char *jm_quantity_unit(enum jm_quantity quantity);
 /* Does it only grow, so that the difference of two readings is what counts? */
 bool jm_quantity_is_counter(enum jm_quantity quantity);
 /* By how much an energy counter has risen from one reading to the next, also over its end; NAN: it
- * was reset, because a rise by more than half of its range is not believed. */
+ * was reset, because a rise by more than half of its range, or from beyond its range, is not
+ * believed. */
 static inline double jm_counter_rise(double wrap, double before, double now)
 {
+	double over = now + wrap - before;
+
 	if (now >= before)
 		return now - before;
-	return wrap > 0 && now + wrap - before <= wrap / 2 ? now + wrap - before : NAN;
+	return wrap > 0 && over >= 0 && over <= wrap / 2 ? over : NAN;
 }
 
 struct jm_signal {

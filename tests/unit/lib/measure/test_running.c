@@ -112,6 +112,25 @@ static void power_of_a_silent_counter_is_unknown(void **state)
 	jm_meters_done(&set);
 }
 
+/* A counter that was beyond its range, as where the range is reported too small, is not believed to
+ * have come round: joules never fall. */
+static void a_counter_beyond_its_range_is_reset(void **state)
+{
+	struct jm_meters set = {0};
+	struct jm_running *r;
+
+	(void)state;
+	add(&set, "a", JM_Q_ENERGY, 1000);
+	r = running_of(&set);
+	take(r, 0, 0, 1500);
+	take(r, 0, 1, 1600);
+	take(r, 0, 2, 200);
+	assert_near(jm_running_of(r, 0).joules, 100, 1e-9);
+	assert_int_equal(jm_running_of(r, 0).resets, 1);
+	jm_running_free(r);
+	jm_meters_done(&set);
+}
+
 /* Energy is the counter's where there is one; watts are those of the instantaneous signal. */
 static void takes_the_better_signal(void **state)
 {
@@ -208,6 +227,7 @@ int main(void)
 		cmocka_unit_test(sums_power_up_without_its_gaps),
 		cmocka_unit_test(follows_a_counter),
 		cmocka_unit_test(power_of_a_silent_counter_is_unknown),
+		cmocka_unit_test(a_counter_beyond_its_range_is_reset),
 		cmocka_unit_test(takes_the_better_signal),
 		cmocka_unit_test(rows_are_means_of_their_interval),
 		cmocka_unit_test(rows_without_a_reading_are_unknown),
