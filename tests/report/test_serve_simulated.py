@@ -100,7 +100,10 @@ def test_the_memory_of_the_gpu_bounds_the_cache():
 @pytest.mark.parametrize("device, options, word", [
     ("h100x4", BF16, "sim:h100x1"), ("rtx6000x1", BF16, "response"), ("h100x1", ["--precision", "f32"], "bf16"),
     ("h100x1", [*BF16, "--answers", "a"], "--answers"), ("h100x1", [*BF16, "--listen", "127.0.0.1:0"], "--listen"),
-    ("h100x1", [*BF16, "--profile-rows", "1"], "--profile-rows")])
-def test_what_is_not_simulated_is_said(device, options, word):
+    ("h100x1", [*BF16, "--profile-rows", "1"], "--profile-rows"), ("h100x1", [*BF16, "--from", "w.safetensors"], "--from")])
+def test_what_is_not_simulated_is_said(tmp_path, monkeypatch, device, options, word):
+    monkeypatch.chdir(tmp_path)
+    head = json.dumps({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
+    (tmp_path / "w.safetensors").write_bytes(len(head).to_bytes(8, "little") + head + bytes(4))
     done = jm(*SERVE[:-1], f"sim:{device}", *options, "--seconds", 1)
-    assert done.returncode != 0 and word in done.stdout + done.stderr
+    assert done.returncode != 0 and word in done.stdout + done.stderr and "cannot be opened" not in done.stdout + done.stderr

@@ -37,7 +37,8 @@ bool jm_simulated_wanted(const struct serve *s)
 static int check(const struct serve *s, struct jm_err *err)
 {
 	enum jm_dtype type = s->training.precision;
-	const char *refused = s->answers_file	   ? "answers"
+	const char *refused = s->source.from	   ? "from"
+			      : s->answers_file	   ? "answers"
 			      : s->listen	   ? "listen"
 			      : s->profile	   ? "profile-rows"
 			      : s->work->world > 1 ? "ranks"
