@@ -21,6 +21,9 @@ struct shape {
 /* An image of d->c channels, somewhat taller than wide. */
 #define IMAGE(d) DIMS((d)->b, (d)->c, 7 + (d)->s % 5, 5 + (d)->s % 3)
 
+/* More than 4096 rows of few columns, for which a backend may have a way of its own. */
+struct shape backend_many_rows(const struct shape *d);
+
 /* A case declares operands, nodes and results. accumulate: results are added to what they hold. */
 typedef void case_fn(struct kit *k, const struct types *t, const struct shape *d, bool accumulate);
 

@@ -44,6 +44,33 @@ static void linear_gelu_erf(struct kit *k, const struct types *t, const struct s
 	linear_act(k, t, d, keep, JM_OP_GELU_ERF);
 }
 
+static void linear_gelu_erf_narrow(
+	struct kit *k, const struct types *t, const struct shape *d, bool keep)
+{
+	const struct shape many = backend_many_rows(d);
+
+	linear_act(k, t, &many, keep, JM_OP_GELU_ERF);
+}
+
+/* The last parameter: the gradient of gelu-erf reads the sum, too. */
+static void linear_add_gelu_erf(
+	struct kit *k, const struct types *t, const struct shape *d, bool keep)
+{
+	const struct shape many = backend_many_rows(d);
+	const int64_t dim[] = {many.b, many.s, many.n};
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 3, DIMS(many.b, many.s, many.c));
+	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.3, 2, DIMS(many.n, many.c));
+	struct jm_tensor *bias = kit_normal(k, t->v, 0, 1, 1, DIMS(many.n));
+	struct jm_tensor *other = kit_normal(k, t->c, 0, 1, 3, dim);
+	struct jm_tensor *y = kit_out(k, t->c, 3, dim, NULL);
+	struct jm_tensor *sum = kit_out(k, t->c, 3, dim, NULL);
+	struct jm_tensor *z = kit_out(k, t->c, 3, dim, NULL);
+
+	jm_graph_node(k->graph, JM_OP_LINEAR, OPS(x, w, bias), &y);
+	jm_graph_node(k->graph, JM_OP_ADD, d->s % 2 ? OPS(y, other) : OPS(other, y), &sum);
+	pair(k, jm_graph_node(k->graph, JM_OP_GELU_ERF, &sum, &z), sum, z, keep);
+}
+
 static void linear_silu(struct kit *k, const struct types *t, const struct shape *d, bool keep)
 {
 	linear_act(k, t, d, keep, JM_OP_SILU);
@@ -93,7 +120,8 @@ static void large_classifier(struct kit *k, const struct types *t, const struct 
 }
 
 /* keep: the product's gradient has another reader, too. */
-static void dgrad_gelu_grad(struct kit *k, const struct types *t, const struct shape *d, bool keep)
+static void dgrad_act(
+	struct kit *k, const struct types *t, const struct shape *d, bool keep, enum jm_op grad)
 {
 	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, d->n));
 	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.3, 2, DIMS(d->n, d->c));
@@ -102,7 +130,20 @@ static void dgrad_gelu_grad(struct kit *k, const struct types *t, const struct s
 	struct jm_tensor *dx = kit_out(k, t->c, 3, x->dim, NULL);
 
 	jm_graph_node(k->graph, JM_OP_LINEAR_DGRAD, OPS(dy, w), &between);
-	pair(k, jm_graph_node(k->graph, JM_OP_GELU_GRAD, OPS(between, x), &dx), between, dx, keep);
+	pair(k, jm_graph_node(k->graph, grad, OPS(between, x), &dx), between, dx, keep);
+}
+
+static void dgrad_gelu_grad(struct kit *k, const struct types *t, const struct shape *d, bool keep)
+{
+	dgrad_act(k, t, d, keep, JM_OP_GELU_GRAD);
+}
+
+static void dgrad_gelu_erf_grad(
+	struct kit *k, const struct types *t, const struct shape *d, bool keep)
+{
+	const struct shape many = backend_many_rows(d);
+
+	dgrad_act(k, t, &many, keep, JM_OP_GELU_ERF_GRAD);
 }
 
 /* The gradient of a linear whose result has the gradient dy, after the nodes that make dy; add: to
@@ -351,9 +392,12 @@ static void norm_sgd(struct kit *k, const struct types *t, const struct shape *d
 const struct backend_case backend_group_cases[] = {
 	{"linear + gelu", linear_gelu},
 	{"linear + gelu-erf", linear_gelu_erf},
+	{"linear + gelu-erf, narrow", linear_gelu_erf_narrow},
+	{"linear + add + gelu-erf", linear_add_gelu_erf},
 	{"linear + silu", linear_silu},
 	{"linear + swiglu", linear_swiglu},
 	{"linear-dgrad + gelu-grad", dgrad_gelu_grad},
+	{"linear-dgrad + gelu-erf-grad", dgrad_gelu_erf_grad},
 	{"attention-grad + rope-grad", attention_grad_rope_grad},
 	{"linear, 101 classes", classifier},
 	{"linear, 20001 or 60003 classes", large_classifier},

@@ -69,17 +69,38 @@ static void linear_wgrad(
 	backend_node(k, JM_OP_LINEAR_WGRAD, OPS(dy, x), OPS(dw, db), accumulate ? 3 : 0);
 }
 
-/* Many rows and few columns, for which a backend may have a way of its own. */
+struct shape backend_many_rows(const struct shape *d)
+{
+	struct shape many = *d;
+
+	many.s = 4096 / d->b + 1 + d->s;
+	many.n = 1 + d->n % 70;
+	many.c = 1 + d->c % 30;
+	return many;
+}
+
+static void linear_narrow(
+	struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
+{
+	const struct shape many = backend_many_rows(d);
+
+	linear(k, t, &many, accumulate);
+}
+
+static void linear_dgrad_narrow(
+	struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
+{
+	const struct shape many = backend_many_rows(d);
+
+	linear_dgrad(k, t, &many, accumulate);
+}
+
 static void linear_wgrad_narrow(
 	struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
 {
-	const int64_t rows = 4096 + d->s, to = 1 + d->n % 70, from = 1 + d->c % 30;
-	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 2, DIMS(rows, to));
-	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 2, DIMS(rows, from));
-	struct jm_tensor *dw = backend_gradient(k, t->a, accumulate, 2, DIMS(to, from));
-	struct jm_tensor *db = d->b > 1 ? backend_result(k, t->v, accumulate, 1, DIMS(to)) : NULL;
+	const struct shape many = backend_many_rows(d);
 
-	backend_node(k, JM_OP_LINEAR_WGRAD, OPS(dy, x), OPS(dw, db), accumulate ? 3 : 0);
+	linear_wgrad(k, t, &many, accumulate);
 }
 
 static void gelu(struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
@@ -372,6 +393,8 @@ const struct backend_case backend_row_cases[] = {
 	{"linear", linear},
 	{"linear-dgrad", linear_dgrad},
 	{"linear-wgrad", linear_wgrad},
+	{"linear, narrow", linear_narrow},
+	{"linear-dgrad, narrow", linear_dgrad_narrow},
 	{"linear-wgrad, narrow", linear_wgrad_narrow},
 	{"gelu", gelu},
 	{"gelu-grad", gelu_grad},

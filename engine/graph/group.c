@@ -43,6 +43,8 @@ static const struct cover {
 	{2, {JM_OP_RELU_GRAD, JM_OP_CONV_WGRAD}, FIRST_ENDS},
 	/* the gradient between them */
 	{2, {JM_OP_ATTENTION_GRAD, JM_OP_ROPE_GRAD}, 0},
+	/* the linear's output; the sum, unless another node reads it */
+	{3, {JM_OP_LINEAR, JM_OP_ADD, JM_OP_GELU_ERF}, 0},
 	/* the linear's output */
 	{2, {JM_OP_LINEAR, JM_OP_GELU}, 0},
 	{2, {JM_OP_LINEAR, JM_OP_GELU_ERF}, 0},

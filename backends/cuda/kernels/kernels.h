@@ -489,20 +489,6 @@ void cuda_columns(const struct cuda_columns *p, cudaStream_t stream);
 /* y from the partial sums alone. */
 void cuda_columns_finish(const struct cuda_columns *p, cudaStream_t stream);
 
-/* dw[to,from] and db[to] (NULL: none) of a linear layer in f32 with many rows. */
-struct cuda_narrow_grad {
-	int64_t rows, dy_stride, x_stride;
-	int from, to;
-	const float *dy, *x;
-	float *dw, *db;
-	bool add_dw, add_db;
-	int parts;
-	float *partial; /* [parts,to,from+1]: scratch */
-};
-bool cuda_narrow_grad_knows(int64_t rows, int64_t from, int64_t to);
-int cuda_narrow_grad_parts(int processors, int64_t rows);
-void cuda_narrow_grad(const struct cuda_narrow_grad *p, cudaStream_t stream);
-
 /* ---- clock.cu -------------------------------------------------------------------------------- */
 
 /* Host memory that the device can access; the host's requests and the device's answers are in

@@ -5,6 +5,7 @@
  * thread handles one pack of 8.
  */
 #include "common.cuh"
+#include "gelu.cuh"
 
 #define JM_RNG_INLINE static __device__ __forceinline__
 #include "engine/graph/rng.h"
@@ -42,13 +43,6 @@ template <typename T> struct gelu_grad {
 	}
 };
 
-/* The normal distribution function. Its absolute error is small, which suffices because it is
- * multiplied by x. */
-__device__ __forceinline__ float normal_below(float x)
-{
-	return 0.5f + 0.5f * erff(x * 0.7071067811865476f);
-}
-
 template <typename T> struct gelu_erf {
 	__device__ float operator()(float x, float) const
 	{
@@ -59,7 +53,7 @@ template <typename T> struct gelu_erf {
 template <typename T> struct gelu_erf_grad {
 	__device__ float operator()(float dy, float x) const
 	{
-		return dy * (normal_below(x) + x * 0.3989422804014327f * expf(-0.5f * x * x));
+		return dy * gelu_erf_slope(x);
 	}
 };
 

@@ -4,160 +4,232 @@
  * x[outer,n,width], of which truncated transforms consist; complex products of each frequency; the
  * relative loss. All sums are in f32 or f64.
  */
-#include <cuda_pipeline.h>
-
 #include "common.cuh"
 #include "spectral.h"
 
 /* ---- products with a constant matrix --------------------------------------------------------- */
 
-#define DEEP  8	 /* rows of x that are in shared memory at a time, twice */
-#define WARPS 8	 /* of a block, at most; each computes CUDA_FIXED_ROWS rows of y */
+/*
+ * A column is one of all outer x width. A thread adds up R rows of y for C columns, WARP apart. It
+ * reads x from memory, the next STEP rows of it while it computes with these; m is in shared memory,
+ * a stage at a time. `splits` warps of a block share their columns, each having every splits-th STEP
+ * of rows of x; their sums are added in pairs.
+ */
+#define TEAM  8	 /* warps of a block, at most */
+#define STEP  8	 /* rows of x */
+#define STEPS 4	 /* of a warp in a stage */
 #define RUN   64 /* rows of x that are added before their sum is added to the others' */
-#define ROWS  CUDA_FIXED_ROWS
 
-/* A column is one of all outer x width; a thread has N of them, WARP apart. */
-template <int N> struct alignas(16) fixed_tiles {
-	float m[2][DEEP][ROWS * WARPS];
-	float x[2][DEEP][WARP * N];
+/* Columns of a thread. */
+template <int C> struct fixed_columns {
+	int64_t from[C], to[C]; /* elements of x and y; below 0 = none */
+
+	__device__ __forceinline__ fixed_columns(const struct cuda_fixed_product &p, int64_t first)
+	{
+#pragma unroll
+		for (int c = 0; c < C; c++) {
+			const int64_t column = first + WARP * c, outer = column / p.width,
+				      rest = column - outer * p.width;
+			const bool is_there = outer < p.outer;
+
+			from[c] = is_there ? outer * p.n * p.width + rest : -1;
+			to[c] = is_there ? outer * p.rows * p.width + rest : -1;
+		}
+	}
 };
 
-/* to = *from, or 0; f32 is copied asynchronously. */
-template <typename X>
-__device__ __forceinline__ void fixed_copy(float *to, const X *from, bool is_there)
+template <int C, typename X>
+__device__ __forceinline__ void fixed_fetch(const struct cuda_fixed_product &p,
+	const struct fixed_columns<C> &columns, int64_t k0, float (&x)[STEP][C])
 {
-	if constexpr (std::is_same_v<X, float>)
-		__pipeline_memcpy_async(to, from, sizeof(float), is_there ? 0 : sizeof(float));
-	else
-		*to = is_there ? (float)*from : 0;
-}
+	const X *data = as<const X>(p.x);
 
-/* Rows k0 to k0 + DEEP - 1 of x and of the transposed m. at: of the thread's columns in x; below 0
- * = none. */
-template <int N, typename X>
-__device__ __forceinline__ void fixed_load(const struct cuda_fixed_product &p,
-	struct fixed_tiles<N> &tiles, const int64_t (&at)[N], int64_t k0)
-{
-	const int lane = threadIdx.x, warps = blockDim.y, half = k0 / DEEP % 2;
-	const int64_t row0 = (int64_t)blockIdx.y * ROWS * warps,
-		      stride = (p.rows + ROWS - 1) / ROWS * ROWS;
-	const X *x = as<const X>(p.x);
-
-	for (int k = threadIdx.y; k < DEEP; k += warps) {
-		const bool is_row = k0 + k < p.n;
 #pragma unroll
-		for (int i = 0; i < N; i++) {
-			const bool is_there = is_row && at[i] >= 0;
-
-			fixed_copy(&tiles.x[half][k][lane + WARP * i],
-				is_there ? x + at[i] + (k0 + k) * p.width : x, is_there);
-		}
-		for (int r = lane; r < ROWS * warps; r += WARP) {
-			const bool is_there = is_row && row0 + r < stride;
-
-			fixed_copy(&tiles.m[half][k][r],
-				is_there ? p.m + (k0 + k) * stride + row0 + r : p.m, is_there);
-		}
-	}
-	__pipeline_commit();
+	for (int k = 0; k < STEP; k++)
+#pragma unroll
+		for (int c = 0; c < C; c++)
+			x[k][c] = k0 + k < p.n && columns.from[c] >= 0
+					  ? (float)data[columns.from[c] + (k0 + k) * p.width]
+					  : 0;
 }
 
-template <int N>
+/* Rows k0 to k0 + count - 1 of the transposed m, columns row0 to row0 + R - 1. */
+template <int R>
+__device__ __forceinline__ void fixed_stage(
+	const struct cuda_fixed_product &p, int64_t k0, int count, int64_t row0, float *to)
+{
+	const int64_t stride = (p.rows + CUDA_FIXED_ROWS - 1) / CUDA_FIXED_ROWS * CUDA_FIXED_ROWS;
+	const int threads = WARP * blockDim.y;
+
+	for (int i = threadIdx.y * WARP + threadIdx.x; i < count * (R / 4); i += threads) {
+		const int k = i / (R / 4), r = i % (R / 4) * 4;
+		const bool is_there = k0 + k < p.n && row0 + r < stride;
+
+		reinterpret_cast<float4 *>(to)[i] =
+			is_there ? *reinterpret_cast<const float4 *>(
+					   p.m + (k0 + k) * stride + row0 + r)
+				 : make_float4(0, 0, 0, 0);
+	}
+}
+
+template <int R, int C>
 __device__ __forceinline__ void fixed_add(
-	const struct fixed_tiles<N> &tiles, int half, float (&sum)[ROWS][N])
+	const float *m, int64_t left, const float (&x)[STEP][C], float (&sum)[R][C])
 {
 #pragma unroll
-	for (int k = 0; k < DEEP; k++) {
-		float m[ROWS], x[N];
+	for (int k = 0; k < STEP; k++) {
+		float row[R];
 
-		load(&tiles.m[half][k][ROWS * threadIdx.y], m);
+		if (k >= left)
+			break;
+
+		load(m + k * R, row);
 #pragma unroll
-		for (int i = 0; i < N; i++)
-			x[i] = tiles.x[half][k][threadIdx.x + WARP * i];
+		for (int r = 0; r < R; r++)
 #pragma unroll
-		for (int r = 0; r < ROWS; r++)
-#pragma unroll
-			for (int i = 0; i < N; i++)
-				sum[r][i] += m[r] * x[i];
+			for (int c = 0; c < C; c++)
+				sum[r][c] += row[r] * x[k][c];
 	}
 }
 
-template <int N>
-__device__ __forceinline__ void fixed_flush(float (&all)[ROWS][N], float (&sum)[ROWS][N])
+template <int R, int C>
+__device__ __forceinline__ void fixed_flush(float (&all)[R][C], float (&sum)[R][C])
 {
 #pragma unroll
-	for (int r = 0; r < ROWS; r++)
+	for (int r = 0; r < R; r++)
 #pragma unroll
-		for (int i = 0; i < N; i++) {
-			all[r][i] += sum[r][i];
-			sum[r][i] = 0;
+		for (int c = 0; c < C; c++) {
+			all[r][c] += sum[r][c];
+			sum[r][c] = 0;
 		}
 }
 
-/* LONG: n is above RUN. */
-template <int N, bool LONG, typename X, typename Y>
-__global__ void __launch_bounds__(WARP *WARPS) fixed_kernel(struct cuda_fixed_product p)
+/* Adds the sums of warps that share columns, in pairs; the first warp has the result. */
+template <int R, int C>
+__device__ __forceinline__ void fixed_join(float *share, int split, int splits, float (&sum)[R][C])
 {
-	__shared__ struct fixed_tiles<N> tiles;
-	const int64_t row0 = ((int64_t)blockIdx.y * blockDim.y + threadIdx.y) * ROWS;
-	float sum[ROWS][N] = {}, all[ROWS][N] = {};
-	int64_t from[N], to[N];
+	const int group = threadIdx.y / splits;
+
+	for (int half = splits / 2; half; half /= 2) {
+		float *mine = share + (group * (splits / 2) + split % half) * R * C * WARP;
+
+		__syncthreads();
+#pragma unroll
+		for (int i = 0; i < R * C; i++)
+			if (split >= half && split < 2 * half)
+				mine[i * WARP + threadIdx.x] = sum[i / C][i % C];
+		__syncthreads();
+#pragma unroll
+		for (int i = 0; i < R * C; i++)
+			if (split < half)
+				sum[i / C][i % C] += mine[i * WARP + threadIdx.x];
+	}
+}
+
+/* LONG: a warp has more than RUN rows of x. */
+template <int R, int C, bool LONG, typename X, typename Y>
+__global__ void __launch_bounds__(WARP *TEAM) fixed_kernel(struct cuda_fixed_product p, int splits)
+{
+	extern __shared__ float4 memory[];
+	float *share = reinterpret_cast<float *>(memory);
+	const int split = threadIdx.y % splits, groups = blockDim.y / splits;
+	const int64_t row0 = (int64_t)blockIdx.y * R,
+		      first = ((int64_t)blockIdx.x * groups + threadIdx.y / splits) * WARP * C;
+	const struct fixed_columns<C> columns(p, first + threadIdx.x);
+	float sum[R][C] = {}, all[R][C] = {}, next[STEP][C];
+
+	fixed_fetch<C, X>(p, columns, split * STEP, next);
+	for (int64_t k0 = 0; k0 < p.n; k0 += STEPS * splits * STEP) {
+		const int64_t left = p.n - k0;
+		const int count = left < STEPS * splits * STEP ? (int)left : STEPS * splits * STEP;
+
+		__syncthreads();
+		fixed_stage<R>(p, k0, (count + STEP * splits - 1) / (STEP * splits) * STEP * splits,
+			row0, share);
+		__syncthreads();
+		for (int k = split * STEP; k < count; k += splits * STEP) {
+			float x[STEP][C];
 
 #pragma unroll
-	for (int i = 0; i < N; i++) {
-		const int64_t column = ((int64_t)blockIdx.x * N + i) * WARP + threadIdx.x,
-			      outer = column / p.width;
-
-		from[i] = outer < p.outer ? outer * p.n * p.width + column % p.width : -1;
-		to[i] = outer * p.rows * p.width + column % p.width;
-	}
-	fixed_load<N, X>(p, tiles, from, 0);
-	for (int64_t k = 0; k < p.n; k += DEEP) {
-		fixed_load<N, X>(p, tiles, from, k + DEEP);
-		__pipeline_wait_prior(1);
-		__syncthreads();
-		fixed_add(tiles, k / DEEP % 2, sum);
-		__syncthreads();
-		if (LONG && (k + DEEP) % RUN == 0)
+			for (int i = 0; i < STEP * C; i++)
+				x[i / C][i % C] = next[i / C][i % C];
+			fixed_fetch<C, X>(p, columns, k0 + k + splits * STEP, next);
+			fixed_add<R, C>(share + k * R, left - k, x, sum);
+		}
+		if (LONG && (k0 / (STEPS * splits * STEP) + 1) * STEPS * STEP % RUN == 0)
 			fixed_flush(all, sum);
 	}
 	if (LONG)
 		fixed_flush(sum, all);
-	for (int r = 0; r < ROWS && row0 + r < p.rows; r++)
+	fixed_join(share, split, splits, sum);
 #pragma unroll
-		for (int i = 0; i < N; i++) {
-			Y *y = as<Y>(p.y) + to[i] + (row0 + r) * p.width;
+	for (int r = 0; r < R; r++)
+#pragma unroll
+		for (int c = 0; c < C; c++) {
+			Y *y = as<Y>(p.y) + columns.to[c] + (row0 + r) * p.width;
 
-			if (from[i] >= 0)
-				*y = (Y)(sum[r][i] + (p.accumulate ? (float)*y : 0));
+			if (split == 0 && columns.to[c] >= 0 && row0 + r < p.rows)
+				*y = (Y)(sum[r][c] + (p.accumulate ? (float)*y : 0));
 		}
 }
 
-template <int N> static void fixed_start(const struct cuda_fixed_product *p, cudaStream_t stream)
+struct fixed_shape {
+	int rows, columns, warps, splits;
+};
+
+template <int R, int C>
+static void fixed_start(
+	const struct cuda_fixed_product *p, const struct fixed_shape &s, cudaStream_t stream)
 {
-	const int64_t groups = (p->rows + ROWS - 1) / ROWS, each = (groups + WARPS - 1) / WARPS;
-	const dim3 blocks(blocks_for(p->outer * p->width, WARP * N), (unsigned)each),
-		threads(WARP, (unsigned)((groups + each - 1) / each));
+	const int groups = s.warps / s.splits;
+	const dim3 blocks(
+		blocks_for(p->outer * p->width, groups * WARP * C), blocks_for(p->rows, R)),
+		threads(WARP, (unsigned)s.warps);
+	const int stage = STEPS * STEP * s.splits * R, join = s.warps / 2 * R * C * WARP,
+		  floats = s.splits > 1 && join > stage ? join : stage;
 
 	with_types(p->x, p->y, [&](auto x, auto y) {
 		using X = decltype(x);
 		using Y = decltype(y);
 
-		if (p->n > RUN)
-			fixed_kernel<N, true, X, Y><<<blocks, threads, 0, stream>>>(*p);
+		if (p->n > RUN * s.splits)
+			fixed_kernel<R, C, true, X, Y>
+				<<<blocks, threads, floats * sizeof(float), stream>>>(*p, s.splits);
 		else
-			fixed_kernel<N, false, X, Y><<<blocks, threads, 0, stream>>>(*p);
+			fixed_kernel<R, C, false, X, Y>
+				<<<blocks, threads, floats * sizeof(float), stream>>>(*p, s.splits);
 	});
 }
 
-#define MANY 4 /* columns of a thread where these are enough for all processors */
+template <int C>
+static void fixed_rows(
+	const struct cuda_fixed_product *p, const struct fixed_shape &s, cudaStream_t stream)
+{
+	switch (s.rows) {
+	case 8:
+		return fixed_start<8, C>(p, s, stream);
+	case 12:
+		return fixed_start<12, C>(p, s, stream);
+	default:
+		return fixed_start<16, C>(p, s, stream);
+	}
+}
 
 void cuda_fixed_product(const struct cuda_fixed_product *p, int processors, cudaStream_t stream)
 {
-	if (p->outer * p->width >= (int64_t)2 * processors * WARP * MANY)
-		fixed_start<MANY>(p, stream);
-	else
-		fixed_start<1>(p, stream);
+	const int64_t warps = (p->outer * p->width + WARP - 1) / WARP;
+	struct fixed_shape s = {.rows = p->rows <= 8	? 8
+					: p->rows <= 24 ? 12
+							: 16,
+		.columns = 2,
+		.warps = 4,
+		.splits = 1};
+	const int64_t all = warps / s.columns * ((p->rows + s.rows - 1) / s.rows);
+
+	while (s.splits < TEAM && s.splits * 2 * STEP <= p->n && all * s.splits < 8 * processors)
+		s.splits *= 2;
+	s.warps = s.splits > 4 ? s.splits : 4;
+	fixed_rows<2>(p, s, stream);
 }
 
 /* ---- complex products of each frequency ------------------------------------------------------ */
@@ -206,6 +278,8 @@ __global__ void __launch_bounds__(SIDE *LINES) complex_kernel(struct cuda_comple
 			for (int i = 0; i < SIDE / LINES; i++) {
 				const int r = threadIdx.y + LINES * i;
 
+				if (row0 + r >= p.rows) /* the same in a warp */
+					break;
 				re[i] += a.re[r][k] * b.re[k][threadIdx.x];
 				re[i] -= a.im[r][k] * b.im[k][threadIdx.x];
 				im[i] += a.re[r][k] * b.im[k][threadIdx.x];
@@ -238,9 +312,9 @@ void cuda_complex_product(const struct cuda_complex_product *p, cudaStream_t str
 
 /* ---- the relative loss ----------------------------------------------------------------------- */
 
-#define SUMMERS 256  /* threads of a block that adds, and its most channels */
-#define SHARE	2048 /* points that a block adds */
-#define PARTS	64   /* blocks that share the points of a norm, at most */
+#define SUMMERS 256 /* threads of a block that adds, and its most channels */
+#define SHARE	256 /* points that a block adds */
+#define PARTS	64  /* blocks that share the points of a norm, at most */
 #define ENDERS	1024
 
 int cuda_relative_parts(int64_t points)

@@ -1,60 +1,138 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* linear-wgrad of narrow layers with many rows in f32, for which cuBLASLt reads its operands at a
- * small share of the rate of memory. */
+/*
+ * linear and its gradients for few channels and many rows in f32, for which cuBLASLt reads its
+ * operands at a small share of the rate of memory; gelu-erf after it, its gradient after
+ * linear-dgrad, and a sum before gelu-erf are part of the kernel.
+ */
 #include <math.h>
 
 #include "backends/cuda/device/cuda.h"
-#include "backends/cuda/device/layouts.h"
-#include "backends/cuda/kernels/kernels.h"
+#include "backends/cuda/kernels/narrow.h"
 #include "op_rows.h"
+
+static bool is_plain_f32(const struct jm_node *n)
+{
+	for (int i = 0; i < n->n_in; i++)
+		if (n->in[i] && n->in[i]->type != JM_F32)
+			return false;
+	for (int i = 0; i < n->n_out; i++)
+		if (n->out[i] && n->out[i]->type != JM_F32)
+			return false;
+	return true;
+}
 
 static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
 	const struct jm_node *n = group->node[0];
+	bool grad = n->op == JM_OP_LINEAR_WGRAD;
+	int64_t to = jm_tensor_width(grad ? n->in[1] : n->out[0]);
 
 	(void)dev;
-	if (n->math != JM_MATH_F32 || n->in[0]->type != JM_F32 || n->in[1]->type != JM_F32 ||
-		n->out[0]->type != JM_F32 ||
-		!cuda_narrow_grad_knows(jm_tensor_rows(n->in[0]), jm_tensor_width(n->in[1]),
-			jm_tensor_width(n->in[0])))
+	if (n->math != JM_MATH_F32 || !is_plain_f32(n) ||
+		!cuda_narrow_knows(jm_tensor_rows(n->in[0]), jm_tensor_width(n->in[0]), to))
 		return cuda_no_types(n, err);
 	return 0;
 }
+
+/* ---- products -------------------------------------------------------------------------------- */
+
+/* linear, or linear-dgrad, then what follows in the group: add, gelu-erf, its gradient. */
+static struct cuda_narrow product_of(const struct jm_node *n, int n_nodes)
+{
+	const struct jm_node *last = &n[n_nodes - 1];
+	const bool forward = n->op == JM_OP_LINEAR;
+	struct cuda_narrow p = {
+		.rows = jm_tensor_rows(n->in[0]),
+		.from = (int)jm_tensor_width(n->in[0]),
+		.to = (int)jm_tensor_width(n->out[0]),
+		.x = n->in[0]->data,
+		.m = n->in[1]->data,
+		.bias = forward ? cuda_data(n->in[2]) : NULL,
+		.turned = forward,
+		.y = n->out[0]->is_virtual ? NULL : n->out[0]->data,
+		.accumulate = jm_node_adds(n, 0),
+	};
+
+	if (n_nodes == 1)
+		return p;
+	if (last->op == JM_OP_GELU_ERF_GRAD) {
+		p.y = last->out[0]->data;
+		p.open = last->in[1]->data;
+		return p;
+	}
+	p.gelu = last->out[0]->data;
+	if (n_nodes == 3) {
+		const struct jm_node *sum = &n[1];
+
+		p.add = sum->in[sum->in[0] == n->out[0]]->data;
+		p.y = sum->out[0]->is_virtual ? NULL : sum->out[0]->data;
+	}
+	return p;
+}
+
+static int run_product(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct cuda_narrow p = product_of(exec->node, exec->n_nodes);
+
+	(void)err;
+	cuda_narrow(&p, dev->prop.multiProcessorCount, dev->stream);
+	return 0;
+}
+
+static int takes_gelu(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *n = group->node[0], *act = group->node[1];
+
+	if (n->accumulate || act->accumulate || act->in[0] != n->out[0] || !is_plain_f32(act))
+		return cuda_no_types(n, err);
+	return takes(dev, group, err);
+}
+
+static int takes_gelu_grad(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *n = group->node[0];
+
+	return n->out[0]->is_virtual ? takes_gelu(dev, group, err) : cuda_no_types(n, err);
+}
+
+static int takes_add_gelu(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *n = group->node[0], *sum = group->node[1], *act = group->node[2];
+	const struct jm_tensor *y = n->out[0];
+
+	if (n->accumulate || sum->accumulate || act->accumulate || !y->is_virtual ||
+		(sum->in[0] == y) == (sum->in[1] == y) || act->in[0] != sum->out[0] ||
+		!is_plain_f32(sum) || !is_plain_f32(act))
+		return cuda_no_types(n, err);
+	return takes(dev, group, err);
+}
+
+/* ---- gradients of weights -------------------------------------------------------------------- */
 
 static int parts_of(const struct cuda_dev *dev, const struct jm_node *n)
 {
 	return cuda_narrow_grad_parts(dev->prop.multiProcessorCount, jm_tensor_rows(n->in[0]));
 }
 
-/* Only activations may have padded rows. */
-static int choices(struct cuda_dev *dev, const struct jm_group *group, struct jm_choice *choice,
-	struct jm_err *err)
+static size_t scratch_grad(struct cuda_dev *dev, const struct jm_group *group)
 {
 	const struct jm_node *n = group->node[0];
 	int64_t each = jm_tensor_width(n->in[0]) * (jm_tensor_width(n->in[1]) + 1);
 
-	(void)err;
-	for (int i = 0; i < 2; i++)
-		if (n->in[i]->class == JM_CLASS_ACT)
-			cuda_rows_layout(n->in[i], &choice->in[0][i]);
-	choice->scratch = (size_t)(parts_of(dev, n) * each) * sizeof(float);
-	choice->seconds = choice->flops_executed = NAN;
-	return 1;
+	return (size_t)(parts_of(dev, n) * each) * sizeof(float);
 }
 
-static int run(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+static int run_grad(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = &exec->node[0];
 	const struct cuda_narrow_grad p = {
 		.rows = jm_tensor_rows(n->in[0]),
-		.dy_stride = cuda_row_stride(n->in[0]),
-		.x_stride = cuda_row_stride(n->in[1]),
 		.from = (int)jm_tensor_width(n->in[1]),
 		.to = (int)jm_tensor_width(n->in[0]),
 		.dy = n->in[0]->data,
 		.x = n->in[1]->data,
 		.dw = n->out[0]->data,
-		.db = n->out[1] ? n->out[1]->data : NULL,
+		.db = cuda_data(n->out[1]),
 		.add_dw = jm_node_adds(n, 0),
 		.add_db = n->out[1] && jm_node_adds(n, 1),
 		.parts = parts_of(dev, n),
@@ -67,6 +145,13 @@ static int run(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err
 }
 
 const struct cuda_op cuda_ops_narrow_linear[] = {
-	{{JM_OP_LINEAR_WGRAD}, 1, takes, choices, NULL, NULL, run, NULL},
+	{{JM_OP_LINEAR, JM_OP_ADD, JM_OP_GELU_ERF}, 3, takes_add_gelu, NULL, NULL, NULL,
+		run_product, NULL},
+	{{JM_OP_LINEAR, JM_OP_GELU_ERF}, 2, takes_gelu, NULL, NULL, NULL, run_product, NULL},
+	{{JM_OP_LINEAR_DGRAD, JM_OP_GELU_ERF_GRAD}, 2, takes_gelu_grad, NULL, NULL, NULL,
+		run_product, NULL},
+	{{JM_OP_LINEAR}, 1, takes, NULL, NULL, NULL, run_product, NULL},
+	{{JM_OP_LINEAR_DGRAD}, 1, takes, NULL, NULL, NULL, run_product, NULL},
+	{{JM_OP_LINEAR_WGRAD}, 1, takes, NULL, scratch_grad, NULL, run_grad, NULL},
 	{.n_nodes = 0},
 };
