@@ -52,7 +52,8 @@ static void linear_gelu_erf_narrow(
 	linear_act(k, t, &many, keep, JM_OP_GELU_ERF);
 }
 
-/* The last parameter: the gradient of gelu-erf reads the sum, too. */
+/* The last parameter: the gradient of gelu-erf reads the sum, too. What is added is small, so that
+ * the rounding of y in 16 bits remains small beside the sum. */
 static void linear_add_gelu_erf(
 	struct kit *k, const struct types *t, const struct shape *d, bool keep)
 {
@@ -61,7 +62,7 @@ static void linear_add_gelu_erf(
 	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 3, DIMS(many.b, many.s, many.c));
 	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.3, 2, DIMS(many.n, many.c));
 	struct jm_tensor *bias = kit_normal(k, t->v, 0, 1, 1, DIMS(many.n));
-	struct jm_tensor *other = kit_normal(k, t->c, 0, 1, 3, dim);
+	struct jm_tensor *other = kit_normal(k, t->c, 0, 0.2, 3, dim);
 	struct jm_tensor *y = kit_out(k, t->c, 3, dim, NULL);
 	struct jm_tensor *sum = kit_out(k, t->c, 3, dim, NULL);
 	struct jm_tensor *z = kit_out(k, t->c, 3, dim, NULL);

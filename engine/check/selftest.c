@@ -21,8 +21,8 @@
 /* Matrix units round probabilities and their gradients to 16 bits between the two products of
  * attention. */
 #define TOLERANCE_ATTENTION 3 /* times that of the type */
-/* Two rounded results are multiplied and rounded again: up to 3.3 roundings. */
-#define TOLERANCE_SWIGLU 2
+/* Rounded results are multiplied or added, and rounded again: up to 3.3 roundings. */
+#define TOLERANCE_TWICE 2
 
 /*
  * Matrix units of Hopper add products of 8 bits with 13 bits behind the point of the largest term
@@ -65,8 +65,9 @@ static double tolerance_of(const struct jm_graph *g, const struct backend_case *
 
 	if ((g->compute != JM_F32 || tf32) && !strncmp(c->name, "attention", 9))
 		each *= TOLERANCE_ATTENTION;
-	if (g->compute != JM_F32 && !strcmp(c->name, "linear + swiglu"))
-		each *= TOLERANCE_SWIGLU;
+	if (g->compute != JM_F32 && (!strcmp(c->name, "linear + swiglu") ||
+					    !strcmp(c->name, "linear + add + gelu-erf")))
+		each *= TOLERANCE_TWICE;
 	if (!strncmp(c->name, "quantize + linear", 17) && !strstr(c->name, "whole"))
 		each += TOLERANCE_F8_SUMS;
 	return each;

@@ -10,10 +10,10 @@
 /* ---- products with a constant matrix --------------------------------------------------------- */
 
 /*
- * A column is one of all outer x width. A thread adds up R rows of y for C columns, WARP apart. It
- * reads x from memory, the next STEP rows of it while it computes with these; m is in shared memory,
- * a stage at a time. `splits` warps of a block share their columns, each having every splits-th STEP
- * of rows of x; their sums are added in pairs.
+ * A column is one of all outer x width. A thread adds up R rows of y for C columns, WARP apart.
+ * It reads x from memory, the next STEP rows while it computes with these; a part of m is in shared
+ * memory at a time. `splits` warps of a block share their columns, and each has every splits-th
+ * STEP of rows of x; their sums are added in pairs.
  */
 #define TEAM  8	 /* warps of a block, at most */
 #define STEP  8	 /* rows of x */
@@ -126,6 +126,24 @@ __device__ __forceinline__ void fixed_join(float *share, int split, int splits, 
 	}
 }
 
+/* What is to be added to is read before anything is written, so that no read waits for a write. */
+template <int R, int C, typename Y>
+__device__ __forceinline__ void fixed_store(const struct cuda_fixed_product &p,
+	const struct fixed_columns<C> &columns, int64_t row0, float (&sum)[R][C])
+{
+	Y *y = as<Y>(p.y) + row0 * p.width;
+
+	if (p.accumulate)
+#pragma unroll
+		for (int i = 0; i < R * C; i++)
+			if (columns.to[i % C] >= 0 && row0 + i / C < p.rows)
+				sum[i / C][i % C] += (float)y[columns.to[i % C] + i / C * p.width];
+#pragma unroll
+	for (int i = 0; i < R * C; i++)
+		if (columns.to[i % C] >= 0 && row0 + i / C < p.rows)
+			y[columns.to[i % C] + i / C * p.width] = (Y)sum[i / C][i % C];
+}
+
 /* LONG: a warp has more than RUN rows of x. */
 template <int R, int C, bool LONG, typename X, typename Y>
 __global__ void __launch_bounds__(WARP *TEAM) fixed_kernel(struct cuda_fixed_product p, int splits)
@@ -162,15 +180,8 @@ __global__ void __launch_bounds__(WARP *TEAM) fixed_kernel(struct cuda_fixed_pro
 	if (LONG)
 		fixed_flush(sum, all);
 	fixed_join(share, split, splits, sum);
-#pragma unroll
-	for (int r = 0; r < R; r++)
-#pragma unroll
-		for (int c = 0; c < C; c++) {
-			Y *y = as<Y>(p.y) + columns.to[c] + (row0 + r) * p.width;
-
-			if (split == 0 && columns.to[c] >= 0 && row0 + r < p.rows)
-				*y = (Y)(sum[r][c] + (p.accumulate ? (float)*y : 0));
-		}
+	if (split == 0)
+		fixed_store<R, C, Y>(p, columns, row0, sum);
 }
 
 struct fixed_shape {
@@ -373,6 +384,7 @@ __global__ void __launch_bounds__(ENDERS) relative_end_kernel(struct cuda_relati
 			p.partial + 2 * (m / p.channels * parts * p.channels + m % p.channels);
 		double off = 0, size = 0;
 
+#pragma unroll 8
 		for (int i = 0; i < parts; i++, from += 2 * p.channels) {
 			off += from[0];
 			size += from[1];
