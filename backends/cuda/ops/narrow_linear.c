@@ -4,8 +4,6 @@
  * operands at a small share of the rate of memory; gelu-erf after it, its gradient after
  * linear-dgrad, and a sum before gelu-erf are part of the kernel.
  */
-#include <math.h>
-
 #include "backends/cuda/device/cuda.h"
 #include "backends/cuda/kernels/narrow.h"
 #include "op_rows.h"
