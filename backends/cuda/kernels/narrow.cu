@@ -11,7 +11,6 @@
 #include "narrow.h"
 
 #define QUAD	       4
-#define AHEAD	       4	    /* quads that a thread reads at a time */
 #define WIDEST	       128	    /* channels of x or y */
 #define LARGEST	       4096	    /* elements of m, which is in shared memory */
 #define FEWEST	       4096	    /* rows: of fewer, blocks are few */
@@ -115,22 +114,26 @@ __device__ __forceinline__ void multiply(const float *x, int x_step, const float
 	}
 }
 
-/* What is added to y, or where the derivative of gelu-erf is taken. */
-__device__ __forceinline__ const float *other_of(const struct cuda_narrow &p)
-{
-	return p.add ? p.add : p.open;
-}
-
 /* Leaves N elements at i of y. */
 template <int N>
-__device__ __forceinline__ void leave(
-	const struct cuda_narrow &p, int64_t i, float (&v)[N], const float (&other)[N])
+__device__ __forceinline__ void leave(const struct cuda_narrow &p, int64_t i, float (&v)[N])
 {
+	float other[N];
+
+	if (p.add) {
+		load(p.add + i, other);
 #pragma unroll
-	for (int k = 0; k < N; k++)
-		v[k] = p.add ? v[k] + other[k] : p.open ? v[k] * gelu_erf_slope(other[k]) : v[k];
+		for (int k = 0; k < N; k++)
+			v[k] += other[k];
+	}
+	if (p.open) {
+		load(p.open + i, other);
+#pragma unroll
+		for (int k = 0; k < N; k++)
+			v[k] *= gelu_erf_slope(other[k]);
+	}
 	if (p.y)
-		store(p.y + i, v);
+		store_sum(p.y + i, v, p.accumulate);
 	if (!p.gelu)
 		return;
 #pragma unroll
@@ -139,83 +142,54 @@ __device__ __forceinline__ void leave(
 	store(p.gelu + i, v);
 }
 
-/* Leaves `count` times N elements from i on, which lie in shared memory in the same order; some are
- * read before any is written, so that no read waits for a write. */
-template <int N>
-__device__ __forceinline__ void leave_some(
-	const struct cuda_narrow &p, const float *from, int64_t i, int count)
-{
-	const float *beside = other_of(p);
-
-	for (int k0 = threadIdx.x; k0 < count; k0 += AHEAD * blockDim.x) {
-		float other[AHEAD][N], v[AHEAD][N];
-
-#pragma unroll
-		for (int a = 0; a < AHEAD; a++) {
-			const int k = k0 + a * blockDim.x;
-
-			if (k >= count)
-				break;
-			load(from + k * N, v[a]);
-			if (beside)
-				load(beside + i + k * N, other[a]);
-		}
-#pragma unroll
-		for (int a = 0; a < AHEAD; a++) {
-			const int k = k0 + a * blockDim.x;
-
-			if (k >= count)
-				break;
-			leave(p, i + k * N, v[a], other[a]);
-		}
-	}
-}
-
-/* Leaves rows that are not whole quads. */
+/* Leaves rows that are not whole quads, which lie in shared memory with the pitch of x. */
 __device__ __forceinline__ void leave_rows(
-	const struct cuda_narrow &p, const float *share, int64_t row0, int rows)
+	const struct cuda_narrow &p, const float *from, int64_t row0, int rows)
 {
-	const int all = rows * p.to, whole = all / QUAD;
+	const int pitch = pitch_of(p.to), whole = pitch == p.to ? rows * p.to / QUAD * QUAD : 0;
+	const int64_t first = row0 * p.to;
 
-	leave_some<QUAD>(p, share, row0 * p.to, whole);
-	leave_some<1>(p, share + whole * QUAD, row0 * p.to + whole * QUAD, all - whole * QUAD);
+	for (int i = threadIdx.x * QUAD; i < whole; i += blockDim.x * QUAD) {
+		float v[QUAD];
+
+		load(from + i, v);
+		leave(p, first + i, v);
+	}
+	for (int i = whole + threadIdx.x; i < rows * p.to; i += blockDim.x) {
+		float v[1] = {from[i / p.to * pitch + i % p.to]};
+
+		leave(p, first + i, v);
+	}
 }
 
 /* A thread's rows from `row` on, `lines` apart: rows of whole quads go to y, others to shared
- * memory, one behind the other. */
+ * memory. */
 template <int R, int N>
-__device__ __forceinline__ void leave_tile(const struct cuda_narrow &p, float (&sum)[R][N * QUAD],
-	int64_t row, int lines, int at, int apart, float *share)
+__device__ __forceinline__ void leave_tile(const struct cuda_narrow &p,
+	const float (&sum)[R][N * QUAD], int64_t row, int lines, int at, int apart, float *share)
 {
-	const float *beside = p.to % QUAD ? NULL : other_of(p);
-	float other[R * N][QUAD];
+	const int pitch = pitch_of(p.to);
 
 #pragma unroll
-	for (int i = 0; i < R * N; i++) {
-		const int64_t r = row + i / N * lines;
-
-		if (beside && at + i % N * apart < p.to && r < p.rows)
-			load(beside + r * p.to + at + i % N * apart, other[i]);
-	}
+	for (int r = 0; r < R; r++)
 #pragma unroll
-	for (int i = 0; i < R * N; i++) {
-		const int64_t r = row + i / N * lines;
-		const int column = at + i % N * apart;
-		float v[QUAD];
+		for (int n = 0; n < N; n++) {
+			const int column = at + n * apart;
+			float v[QUAD];
 
 #pragma unroll
-		for (int k = 0; k < QUAD; k++)
-			v[k] = sum[i / N][i % N * QUAD + k];
-		if (p.to % QUAD == 0) {
-			if (column < p.to && r < p.rows)
-				leave(p, r * p.to + column, v, other[i]);
-			continue;
+			for (int i = 0; i < QUAD; i++)
+				v[i] = sum[r][n * QUAD + i];
+			if (p.to % QUAD == 0) {
+				if (column < p.to && row + r * lines < p.rows)
+					leave(p, (row + r * lines) * p.to + column, v);
+				continue;
+			}
+#pragma unroll
+			for (int i = 0; i < QUAD; i++)
+				if (column + i < p.to)
+					share[r * lines * pitch + column + i] = v[i];
 		}
-#pragma unroll
-		for (int k = 0; k < QUAD; k++)
-			if (column + k < p.to)
-				share[i / N * lines * p.to + column + k] = v[k];
-	}
 }
 
 /* A thread has R rows, `lines` apart, and N quads of columns, `apart` apart. */
@@ -254,7 +228,8 @@ __global__ void __launch_bounds__(256) narrow_kernel(struct cuda_narrow p, struc
 					sum[r][n] = bias[n];
 			multiply<R, N>(x + line * x_pitch, lines * x_pitch, m + at, s.pitch, apart,
 				p.from, sum);
-			leave_tile<R, N>(p, sum, row0 + line, lines, at, apart, y + line * p.to);
+			leave_tile<R, N>(
+				p, sum, row0 + line, lines, at, apart, y + line * pitch_of(p.to));
 		}
 		if (p.to % QUAD == 0)
 			continue;
@@ -269,9 +244,9 @@ static void narrow_start(const struct cuda_narrow *p, int rows, int processors, 
 	const int groups = (quads_of(p->to) + N - 1) / N, pitch = groups * N * QUAD,
 		  threads = threads_for(rows / R * groups, 256);
 	const struct narrow_shape s = {.rows = rows, .pitch = pitch};
-	const int bytes =
-		(p->from * pitch + rows * (pitch_of(p->from) + (p->to % QUAD ? p->to : 0))) *
-		(int)sizeof(float);
+	const int bytes = (p->from * pitch + rows * (pitch_of(p->from) +
+							    (p->to % QUAD ? pitch_of(p->to) : 0))) *
+			  (int)sizeof(float);
 	const int64_t most = (p->rows + rows - 1) / rows, by_bytes = RESIDENT_BYTES / bytes,
 		      by_threads = RESIDENT / threads,
 		      blocks = processors * (by_bytes < by_threads ? by_bytes : by_threads);
@@ -293,7 +268,7 @@ template <int R, int N>
 static void narrow_rows(const struct cuda_narrow *p, int processors, cudaStream_t stream)
 {
 	const int groups = (quads_of(p->to) + N - 1) / N;
-	const int each = pitch_of(p->from) + (p->to % QUAD ? p->to : 0);
+	const int each = pitch_of(p->from) + (p->to % QUAD ? pitch_of(p->to) : 0);
 	int rows = 256;
 
 	while (rows / R * groups > 256 || rows * each * (int)sizeof(float) > SHARED)
@@ -314,7 +289,7 @@ void cuda_narrow(const struct cuda_narrow *p, int processors, cudaStream_t strea
 /* ---- dw = dy^T x ----------------------------------------------------------------------------- */
 
 #define SIDE	8	    /* of a thread's tile of dw, two quads each way */
-#define STAGE	(48 * 1024) /* bytes of rows in shared memory, twice, at most */
+#define STAGE	(48 * 1024) /* bytes of rows that are in shared memory at a time, twice, at most */
 #define THREADS 256
 
 static __host__ __device__ __forceinline__ int tiles_of(int width)

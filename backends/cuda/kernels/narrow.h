@@ -9,18 +9,17 @@
 extern "C" {
 #endif
 
-/* y[rows,to] = x[rows,from] m[from,to] + bias + add, and gelu-erf(y) beside it, or y times a
- * derivative of it. */
+/* y[rows,to] = x[rows,from] m[from,to] + bias + add; gelu-erf(y) beside it, or y times a slope. */
 struct cuda_narrow {
 	int64_t rows;
 	int from, to;
 	const float *x, *m, *bias; /* bias: NULL = none */
 	bool turned;		   /* m is [to,from] in memory */
 	const float *add;	   /* NULL = none */
-	/* instead of add: y is multiplied by the derivative of gelu-erf there */
-	const float *open;
-	float *y;    /* NULL = not wanted */
-	float *gelu; /* NULL = not wanted; gelu-erf(y) */
+	const float *open; /* NULL = none; y is multiplied by the derivative of gelu-erf there */
+	float *y;	   /* NULL = not wanted */
+	float *gelu;	   /* NULL = not wanted; gelu-erf(y) */
+	bool accumulate;   /* y is added to what is there */
 };
 /* Of the layer and of its gradients. */
 bool cuda_narrow_knows(int64_t rows, int64_t from, int64_t to);

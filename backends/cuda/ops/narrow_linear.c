@@ -26,7 +26,7 @@ static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_e
 	int64_t to = jm_tensor_width(grad ? n->in[1] : n->out[0]);
 
 	(void)dev;
-	if (n->math != JM_MATH_F32 || !is_plain_f32(n) || (!grad && n->accumulate) ||
+	if (n->math != JM_MATH_F32 || !is_plain_f32(n) ||
 		!cuda_narrow_knows(jm_tensor_rows(n->in[0]), jm_tensor_width(n->in[0]), to))
 		return cuda_no_types(n, err);
 	return 0;
@@ -48,6 +48,7 @@ static struct cuda_narrow product_of(const struct jm_node *n, int n_nodes)
 		.bias = forward ? cuda_data(n->in[2]) : NULL,
 		.turned = forward,
 		.y = n->out[0]->is_virtual ? NULL : n->out[0]->data,
+		.accumulate = jm_node_adds(n, 0),
 	};
 
 	if (n_nodes == 1)
