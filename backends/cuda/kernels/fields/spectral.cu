@@ -4,8 +4,8 @@
  * x[outer,n,width], of which truncated transforms consist; complex products of each frequency; the
  * relative loss. All sums are in f32 or f64.
  */
-#include "common.cuh"
-#include "spectral.h"
+#include "../common.cuh"
+#include "../spectral.h"
 
 /* ---- products with a constant matrix --------------------------------------------------------- */
 

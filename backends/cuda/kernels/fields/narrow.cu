@@ -6,9 +6,9 @@
  */
 #include <cuda_pipeline.h>
 
-#include "common.cuh"
-#include "gelu.cuh"
-#include "narrow.h"
+#include "../common.cuh"
+#include "../gelu.cuh"
+#include "../narrow.h"
 
 #define QUAD	       4
 #define WIDEST	       128	    /* channels of x or y */
