@@ -230,7 +230,7 @@ def test_a_unet_makes_no_image_that_grows(env, tmp_path):
 
 def test_norms_that_filters_of_each_channel_apply(env, tmp_path):
     """xception in bf16: neither the result of such a norm nor its gradient is written by a pass of its own."""
-    words = "xception --hidden 8 --image 48 --batch 1 --steps 2 --warmup 0 --source null --selftest 0 --device cuda:0 --precision bf16 --profile"
+    words = "xception --image 48 --batch 1 --steps 2 --warmup 0 --source null --selftest 0 --device cuda:0 --precision bf16 --profile"
     _, (r,) = on_all_ops({**env, **ALGORITHMS}, tmp_path, "graphs=1", *words.split())
     assert r["steps"] == 2 and r["throughput"] > 0
     calls = {kind["name"]: kind["calls"] for kind in r["profile"]["kinds"]}
