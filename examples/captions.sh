@@ -16,7 +16,7 @@ for i in 0 1 2; do # a picture of 8 x 8 pixels
 	{ printf 'P5 8 8 255\n'; printf 'ab%062d' "$i"; } | cjpeg -grayscale >"$work/$i.jpg"
 	echo "a grey square, number $i" >"$work/$i.txt"
 done
-"$jm" data show "$work"
+"$jm" data "$work"
 
 # the form of Hugging Face's imagefolder; a picture may have several captions
 cat >"$work/metadata.jsonl" <<'END'
@@ -24,7 +24,7 @@ cat >"$work/metadata.jsonl" <<'END'
 {"file_name": "1.jpg", "text": ["another one", "a square of eight pixels"]}
 {"file_name": "2.jpg", "text": "the last one"}
 END
-"$jm" data show "$work"
+"$jm" data "$work"
 
 sed -i '$d' "$work/metadata.jsonl"
-"$jm" data show "$work" 2>&1 || echo "exit status $?"
+"$jm" data "$work" 2>&1 || echo "exit status $?"

@@ -15,7 +15,7 @@ trap 'rm -rf "$work"' EXIT
 export JM_STATE="$work" # leaves nothing behind
 network="resnet --layers 10 --hidden 8 --image 32 --batch 64 --device cpu"
 
-"$jm" data show --held-out "$pictures"
+"$jm" data --held-out "$pictures"
 # epochs of 10 steps; without --epoch-steps they have all pictures. The training may end once 20 % of the answers are right
 "$jm" run $network --data "$pictures" --eval-data "$pictures" --epochs 2 --epoch-steps 10 --lr 0.01 --source estimate \
 	--eval-every 20 --until top1=0.2 --store "$work/pictures.db" --save "$work/net.safetensors" 2>&1

@@ -18,7 +18,7 @@ trap 'rm -rf "$work"' EXIT
 export JM_STATE="$work" # leaves nothing behind
 
 "$jm" data tokenize "$text" "$work/set" --tokenizer "$tokenizer" | tee "$work/counts"
-"$jm" data show "$work/set" --tokenizer "$tokenizer"
+"$jm" data "$work/set" --tokenizer "$tokenizer"
 vocabulary=$(sed -n 's/^vocabulary *//p' "$work/counts" | tr -d ,)
 "$jm" run gpt --layers 2 --hidden 64 --heads 4 --seq 64 --vocab "$vocabulary" --text "$work/set.bin" --device cpu \
 	--batch 2 --warmup 1 --steps 3 --source estimate

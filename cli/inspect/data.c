@@ -174,36 +174,30 @@ static int print_set(const struct call *call, const struct jm_corpus *c)
 	return c->start && call->tokenizer ? print_text(call, ids, n) : 0;
 }
 
-static int show(const struct call *c)
+static int show(const struct call *c, const char *data)
 {
 	struct jm_cli *cli = c->cli;
 	struct jm_err why = JM_ERR_INIT;
 	struct jm_corpus corpus;
 	int code;
 
-	if (cli->n_args != 2)
-		return jm_err_set(&cli->err, JM_EUSAGE,
-			"'joulemark data show' needs one data set: NAME, NAME.bin or NAME.idx of "
-			"tokens, or a "
-			"folder of pictures.");
-	if (jm_data_set_is(cli->args[1]))
-		return jm_cli_show_pictures(
-			c->facts, cli->args[1], c->held_out, c->decode[0] == 'd');
-	if (jm_cli_is_picture(cli->args[1]))
+	if (jm_data_set_is(data))
+		return jm_cli_show_pictures(c->facts, data, c->held_out, c->decode[0] == 'd');
+	if (jm_cli_is_picture(data))
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"%.200s is one picture; name the folder that has a folder of pictures for "
 			"each class.",
-			cli->args[1]);
-	code = jm_corpus_open(cli->args[1], &corpus, &why);
+			data);
+	code = jm_corpus_open(data, &corpus, &why);
 	if (!code && c->decode[0] == 'd') {
 		jm_corpus_close(&corpus);
-		return jm_cli_refuse_decode(c->facts, cli->args[1]);
+		return jm_cli_refuse_decode(c->facts, data);
 	}
 	if (code == JM_ENOENT)
 		return jm_err_set(&cli->err, code,
 			"There is no data set '%.200s': neither a folder of pictures nor "
 			"%.200s.bin with its .idx; check the path.",
-			cli->args[1], cli->args[1]);
+			data, data);
 	if (code)
 		return jm_err_set(&cli->err, code, "%s", why.text);
 	code = print_set(c, &corpus);
@@ -217,17 +211,19 @@ static int run(struct jm_cli *cli)
 {
 	struct jm_data_facts facts;
 	struct call c = {.cli = cli, .facts = &facts};
+	bool word = !strcmp(cli->args[0], "show");
 	int code;
 
 	JM_FILL(&cli->values, &c);
 	jm_data_facts_begin(&facts, cli);
 	if (!strcmp(cli->args[0], "tokenize"))
 		code = tokenize(&c);
-	else if (!strcmp(cli->args[0], "show"))
-		code = show(&c);
+	else if (cli->n_args == 1 + word)
+		code = show(&c, cli->args[word]);
 	else
 		code = jm_err_set(&cli->err, JM_EUSAGE,
-			"'joulemark data' has no '%.40s', only 'tokenize' and 'show'.",
+			"'%.40s' is not 'tokenize', and only one data set is shown: NAME, NAME.bin "
+			"or NAME.idx of tokens, NAME.h5, or a folder of pictures.",
 			cli->args[0]);
 	if (jm_data_facts_end(&facts, code))
 		code = cli->err.code;
@@ -273,7 +269,7 @@ static const struct jm_option options[] = {
 const struct jm_command jm_command_data = {
 	.name = "data",
 	.summary = "turn texts into tokens to learn from, and look at data sets",
-	.usage = "[options] tokenize TEXT... OUT | show DATA",
+	.usage = "[options] [show] DATA | tokenize TEXT... OUT",
 	.description =
 		"'tokenize' writes the tokens of texts to OUT.bin and OUT.idx, a data set "
 		"as Megatron "
@@ -287,7 +283,8 @@ const struct jm_command jm_command_data = {
 		"as U+FFFD. "
 		"Both files come to be when all of both is written; after an error or a "
 		"kill there is "
-		"nothing.\n\n'show' prints documents, tokens and type of such a data set "
+		"nothing.\n\nOf DATA the other form prints documents, tokens and type of such a "
+		"data set "
 		"and its first "
 		"tokens, with --tokenizer also as text. Of pictures it reads all: a folder "
 		"with one "
@@ -301,11 +298,11 @@ const struct jm_command jm_command_data = {
 		"files of the "
 		"training part; where a folder holds two parts, --held-out shows the other.",
 	.example = "joulemark data tokenize book.txt book --tokenizer tokenizer.json --eos '</s>'\n"
-		   "joulemark data show book --tokenizer tokenizer.json\n"
+		   "joulemark data book --tokenizer tokenizer.json\n"
 		   "joulemark run gpt-117m --text book.bin --device cpu\n"
-		   "joulemark data show pictures",
+		   "joulemark data pictures",
 	.options = options,
-	.min_args = 2,
+	.min_args = 1,
 	.max_args = -1,
 	.run = run,
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `joulemark data show` of pictures. */
+/* `joulemark data` of pictures. */
 #ifndef JM_DATA_PICTURES_H
 #define JM_DATA_PICTURES_H
 

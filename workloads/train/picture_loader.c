@@ -151,7 +151,7 @@ static int read_or_next(struct jm_picture_loader *l, int64_t *i, struct maker *m
 		*i = l->way.batches && tries == 0 ? l->first : (*i + 1) % n;
 	}
 	return jm_err_set(err, JM_EFORMAT,
-		"Data set %s has no %s that can be read; 'joulemark data show' names what is "
+		"Data set %s has no %s that can be read; 'joulemark data' names what is "
 		"wrong.",
 		l->way.set->path, l->way.set->axes ? "sample" : "picture");
 }

@@ -384,7 +384,7 @@ static void note_corrupt(struct train *s, int64_t corrupt)
 	if (corrupt)
 		snprintf(s->work->note + n, sizeof(s->work->note) - n,
 			"%s%lld %s of the data could not be read and were skipped; 'joulemark "
-			"data show' names them.",
+			"data' names them.",
 			n ? " " : "", (long long)corrupt,
 			s->pictures.set.axes ? "samples" : "files");
 }

@@ -30,8 +30,9 @@ def one_text(tmp_path):
 
 
 def shown(out, tokenizer=GPT2):
-    done = jm("data", "show", out, "--tokenizer", tokenizer)
+    done = jm("data", out, "--tokenizer", tokenizer)
     assert done.returncode == 0, done.stderr
+    assert jm("data", "show", out, "--tokenizer", tokenizer).stdout == done.stdout
     return done.stdout
 
 
