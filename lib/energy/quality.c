@@ -337,8 +337,8 @@ static bool no_counter(const struct jm_quality_facts *f, int i, struct reason *r
 		(!isnan(e->joules_counter) || isnan(e->joules) || e->fault.kind || e->resets))
 		return false;
 	snprintf(r->text, sizeof(r->text),
-		counter ? "The energy counter of %s is less exact for this phase than its power "
-			  "readings, which are used."
+		counter ? "The energy counter of %s was not read throughout this phase, or is less "
+			  "exact for it than its power readings, which are used."
 			: "%s has no energy counter.",
 		label(f, i));
 	return true;
