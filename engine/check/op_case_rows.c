@@ -87,6 +87,17 @@ static void linear_narrow(
 	linear(k, t, &many, accumulate);
 }
 
+/* Rows that are longer than a block of few columns has threads for its results. */
+static void linear_to_few(
+	struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
+{
+	struct shape many = backend_many_rows(d);
+
+	many.c = 65 + d->n % 61;
+	many.n = 1 + d->s % 4;
+	linear(k, t, &many, accumulate);
+}
+
 static void linear_dgrad_narrow(
 	struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
 {
@@ -394,6 +405,7 @@ const struct backend_case backend_row_cases[] = {
 	{"linear-dgrad", linear_dgrad},
 	{"linear-wgrad", linear_wgrad},
 	{"linear, narrow", linear_narrow},
+	{"linear, to few", linear_to_few},
 	{"linear-dgrad, narrow", linear_dgrad_narrow},
 	{"linear-wgrad, narrow", linear_wgrad_narrow},
 	{"gelu", gelu},

@@ -36,7 +36,8 @@ static __host__ __device__ __forceinline__ int pitch_of(int width)
 
 /*
  * Copies rows of `width` that are contiguous in memory, asynchronously; those from `rows` to `all`
- * become 0. `from` is aligned to a quad, `all` is a multiple of QUAD.
+ * become 0. `from` is aligned to a quad, `all` is a multiple of QUAD. The block has a thread for
+ * each element, or quad, of a row.
  */
 __device__ __forceinline__ void take_rows(
 	float *to, const float *from, int width, int rows, int all)
@@ -241,8 +242,9 @@ __global__ void __launch_bounds__(256) narrow_kernel(struct cuda_narrow p, struc
 template <int R, int N>
 static void narrow_start(const struct cuda_narrow *p, int rows, int processors, cudaStream_t stream)
 {
-	const int groups = (quads_of(p->to) + N - 1) / N, pitch = groups * N * QUAD,
-		  threads = threads_for(rows / R * groups, 256);
+	const int groups = (quads_of(p->to) + N - 1) / N, pitch = groups * N * QUAD;
+	const int line = p->from % QUAD ? p->from : p->from / QUAD, tiles = rows / R * groups,
+		  threads = threads_for(tiles > line ? tiles : line, 256);
 	const struct narrow_shape s = {.rows = rows, .pitch = pitch};
 	const int bytes = (p->from * pitch + rows * (pitch_of(p->from) +
 							    (p->to % QUAD ? pitch_of(p->to) : 0))) *
