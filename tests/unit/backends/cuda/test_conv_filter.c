@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The gradient of a filter of 3 x 3 in backend cuda, without a GPU: which gradients its kernel
- * computes, and that the arguments describe them. The gradient is repeated here by what
+ * The gradient of a filter of 3 x 3 in backend cuda, without a GPU: which gradients its two kernels
+ * compute, and that the arguments describe them. The gradients are repeated here by what
  * image_kernels.h says.
  */
 #include "backends/cuda/ops/conv/conv_filter.h"
@@ -18,7 +18,7 @@ const struct jm_layout cuda_layout_last = {.rank = 4, .order = {0, 2, 3, 1}};
 static float x_data[B * IN * (IN + 1) * C], y_data[B * IN * (IN + 1) * K], w_data[K * C * 9];
 static struct jm_tensor x, y, w;
 static struct cuda_dev dev = {.prop = {.multiProcessorCount = 7, .major = 9}};
-static bool known;
+static bool known, known_slim;
 
 /* ---- the kernel ------------------------------------------------------------------------------ */
 
@@ -61,6 +61,52 @@ cudaError_t cuda_filter_grad(const struct cuda_filter_grad *p, cudaStream_t stre
 	return cudaSuccess;
 }
 
+/* ---- the kernel of few channels -------------------------------------------------------------- */
+
+bool cuda_slim_knows(const struct cuda_slim_grad *p)
+{
+	(void)p;
+	return known_slim;
+}
+
+size_t cuda_slim_scratch(const struct cuda_slim_grad *p)
+{
+	return 2000 * (size_t)p->processors + (size_t)p->channels;
+}
+
+static void add_slim(const struct cuda_slim_grad *p, int pixel, int k, int c, int tap)
+{
+	int column = pixel % p->out[1], row = pixel / p->out[1] % p->out[0],
+	    b = pixel / p->out[1] / p->out[0];
+	int i = row + tap / 3 - p->pad[0], j = column + tap % 3 - p->pad[1];
+	const float *in = p->x.data, *dy = p->dy.data;
+
+	if (i < 0 || j < 0 || i >= p->in[0] || j >= p->in[1])
+		return;
+	p->dw[k * p->w_stride[0] + c * p->w_stride[1] + tap / 3 * p->w_stride[2] +
+		tap % 3 * p->w_stride[3]] +=
+		in[((b * p->in[0] + i) * p->in[1] + j) * p->channels + c] *
+		dy[pixel * p->filters + k];
+}
+
+void cuda_slim_grad(const struct cuda_slim_grad *p, cudaStream_t stream)
+{
+	int n = p->batch * p->out[0] * p->out[1] * p->filters * p->channels * 9;
+
+	(void)stream;
+	assert_ptr_equal(p->partial, &dev);
+	if (!p->accumulate)
+		memset(p->dw, 0, sizeof w_data);
+	for (int i = 0; i < n; i++)
+		add_slim(p, i / 9 / p->channels / p->filters, i / 9 / p->channels % p->filters,
+			i / 9 % p->channels, i % 9);
+}
+
+cudaError_t cudaGetLastError(void)
+{
+	return cudaSuccess;
+}
+
 /* ---- the definition -------------------------------------------------------------------------- */
 
 static float *element(const struct jm_tensor *t, int64_t b, int64_t c, int64_t i, int64_t j)
@@ -80,8 +126,9 @@ static void define(const struct jm_node *n, float *ret)
 	for (int64_t e = 0; e < B * K * C * 9 * y.dim[2] * y.dim[3]; e++) {
 		int64_t r = e % 3, s = e / 3 % 3, c = e / 9 % C, k = e / 9 / C % K,
 			q = e / 9 / C / K % y.dim[3], p = e / 9 / C / K / y.dim[3] % y.dim[2];
-		int64_t b = e / 9 / C / K / y.dim[3] / y.dim[2], i = stride * p + r - 1,
-			j = stride * q + s - 1;
+		int64_t b = e / 9 / C / K / y.dim[3] / y.dim[2],
+			i = stride * p + r - n->attr.conv.pad[0],
+			j = stride * q + s - n->attr.conv.pad[1];
 
 		if (i >= 0 && j >= 0 && i < x.dim[2] && j < x.dim[3])
 			*element(&to, k, c, r, s) +=
@@ -142,12 +189,70 @@ static void arguments_describe_the_gradient(void **unused)
 	}
 }
 
+static struct jm_node slim_of(int row_pad, int column_pad, bool last)
+{
+	struct jm_node n = node_of(1, last);
+
+	y = tensor(y_data, (int64_t[]){B, K, IN + 2 * row_pad - 2, IN + 2 * column_pad - 1}, true);
+	n.attr.conv.pad[0] = row_pad;
+	n.attr.conv.pad[1] = column_pad;
+	known_slim = true;
+	return n;
+}
+
+static void slim_arguments_describe_the_gradient(void **unused)
+{
+	(void)unused;
+	for (int i = 0; i < 16; i++) {
+		struct jm_node n = slim_of(i % 2, i / 2 % 2, i / 4 % 2);
+		struct cuda_exec exec = {.n_nodes = 1, .scratch = &dev};
+		float expected[K * C * 9] = {0};
+
+		n.accumulate = i / 8;
+		if (n.accumulate)
+			memcpy(expected, w_data, sizeof expected);
+		define(&n, expected);
+		assert_true(cuda_conv_is_slim(&dev, &n));
+		exec.node[0] = n;
+		assert_int_equal(cuda_conv_slim_run(&dev, &exec), cudaSuccess);
+		assert_memory_equal(w_data, expected, sizeof expected);
+	}
+}
+
 static void scratch_is_that_of_the_kernel(void **unused)
 {
 	struct jm_node n = node_of(1, true);
 
 	(void)unused;
 	assert_int_equal(cuda_conv_filter_scratch(&dev, &n), 7000 + K);
+	assert_int_equal(cuda_conv_slim_scratch(&dev, &n), 14000 + C);
+}
+
+static void other_gradients_are_not_slim(void **unused)
+{
+	struct jm_node n = slim_of(1, 1, true);
+
+	(void)unused;
+	known_slim = false;
+	assert_false(cuda_conv_is_slim(&dev, &n));
+	n = slim_of(1, 1, true);
+	n.attr.conv.stride[0] = 2;
+	assert_false(cuda_conv_is_slim(&dev, &n));
+	n = slim_of(1, 1, true);
+	n.attr.conv.dilation[1] = 2;
+	assert_false(cuda_conv_is_slim(&dev, &n));
+	n = slim_of(1, 1, true);
+	n.attr.conv.groups = 3;
+	assert_false(cuda_conv_is_slim(&dev, &n));
+	n = slim_of(1, 1, true);
+	w.dim[3] = 1;
+	assert_false(cuda_conv_is_slim(&dev, &n));
+	n = slim_of(1, 1, true);
+	w.type = JM_BF16;
+	assert_false(cuda_conv_is_slim(&dev, &n));
+	n = slim_of(1, 1, true);
+	n.out[1] = &y;
+	assert_false(cuda_conv_is_slim(&dev, &n));
 }
 
 static void other_gradients_are_left_to_cudnn(void **unused)
@@ -187,8 +292,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(arguments_describe_the_gradient),
+		cmocka_unit_test(slim_arguments_describe_the_gradient),
 		cmocka_unit_test(scratch_is_that_of_the_kernel),
 		cmocka_unit_test(other_gradients_are_left_to_cudnn),
+		cmocka_unit_test(other_gradients_are_not_slim),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
