@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-#define CUDA_FIXED_ROWS 8 /* of y, that a thread computes */
+#define CUDA_FIXED_ROWS 8 /* columns of the transposed matrix are a multiple of it */
 
 /* y[outer,rows,width] = m[rows,n] x[outer,n,width] in f32. */
 struct cuda_fixed_product {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Linear layers in f32 from few channels to few over many rows, and their gradients. A block copies
- * rows as they lie in memory to shared memory, the next ones while it computes with these; a thread
- * has a tile of the result. Sums are in f32, those of blocks in f64.
+ * rows as they lie in memory to shared memory, for gradients of weights the next ones while it
+ * computes with these; a thread has a tile of the result. Sums are in f32, those of blocks in f64.
  */
 #include <cuda_pipeline.h>
 
@@ -143,7 +143,7 @@ __device__ __forceinline__ void leave(const struct cuda_narrow &p, int64_t i, fl
 	store(p.gelu + i, v);
 }
 
-/* Leaves rows that are not whole quads, which lie in shared memory with the pitch of x. */
+/* Leaves rows that are not whole quads, which lie in shared memory, pitch_of(p.to) floats apart. */
 __device__ __forceinline__ void leave_rows(
 	const struct cuda_narrow &p, const float *from, int64_t row0, int rows)
 {
