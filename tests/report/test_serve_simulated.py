@@ -59,6 +59,13 @@ def test_a_step_takes_the_time_of_its_bytes_and_flops():
         assert r["clock"] == "simulated" and r["verified"] is None and "simulated" in r["verify_reason"]
 
 
+def test_a_step_of_no_size_takes_10_us():
+    r = one("run", "serve", "--model", "llama", "--layers", 1, "--hidden", 32, "--heads", 2, "--vocab", 64, "--context", 64, "--device", "sim:h100x1", *BF16,
+             "--arrival", "single", "--input-tokens", 8, "--output-tokens", 11, "--step-tokens", 16, "--warmup", 0, "--steps", 200)
+    assert r["serving"]["ttft"]["p50"] == pytest.approx(1e-5, rel=0.01)
+    assert r["serving"]["tpot"]["p50"] == pytest.approx(1e-5, rel=0.01)
+
+
 def test_the_best_cap_keeps_the_bounds(tmp_path):
     store, bound = tmp_path / "caps.db", 0.016
     done = jm(*SERVE, *BF16, "--arrival", "poisson", "--rate", 15, "--input-tokens", "1:1024", "--output-tokens", "1:256", "--running", 256, "--step-tokens", 1024,

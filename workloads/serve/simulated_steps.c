@@ -11,6 +11,9 @@
 #include "workloads/parts/gang.h"
 
 #define PREFIX "sim:" /* of the names of simulated nodes */
+/* The least time of a step, assumed: to start one graph of kernels and to end it. Without it a
+ * network of no size would make millions of steps in a second. */
+#define STEP_NS (JM_MILLISECOND / 100)
 
 /* What a step consists of: one after the other, each as that response of the node. */
 enum { MEMORY, PRODUCTS, PARTS };
@@ -142,6 +145,13 @@ static double bytes_of(const struct serve *s, const struct jm_serve_flight *f)
 	return weight_bytes(s->served.program[0]->graph) + f->cached * token;
 }
 
+static int wait_for(struct serve *s, int64_t end_ns, struct jm_err *err)
+{
+	if (jm_sleep_until(s->work->sleeper, end_ns))
+		return jm_err_set(err, JM_EINTR, "The simulated step was interrupted.");
+	return 0;
+}
+
 /* Puts the node under the load of this part until its amount is done. */
 static int pass(struct serve *s, int part, double amount, struct jm_err *err)
 {
@@ -158,22 +168,25 @@ static int pass(struct serve *s, int part, double amount, struct jm_err *err)
 		return code;
 	m->under = part;
 	m->end_ns += llround(amount / rate * 1e9);
-	if (jm_sleep_until(s->work->sleeper, m->end_ns))
-		return jm_err_set(err, JM_EINTR, "The simulated step was interrupted.");
-	return 0;
+	return wait_for(s, m->end_ns, err);
 }
 
 int jm_simulated_await(struct serve *s, struct jm_err *err)
 {
 	struct jm_simulated_steps *m = s->simulated;
 	const struct jm_serve_flight *f = &s->flight[0];
+	int64_t least_ns;
 	int code;
 
 	s->served.idle_s =
 		m->end_ns ? fmax(0, (double)(f->begin_ns - m->end_ns) / 1e9) : (double)NAN;
 	m->end_ns = jm_later(m->end_ns, f->begin_ns);
+	least_ns = m->end_ns + STEP_NS;
 	code = pass(s, MEMORY, bytes_of(s, f), err);
-	return code ? code : pass(s, PRODUCTS, flops_of(s, f), err);
+	if (!code)
+		code = pass(s, PRODUCTS, flops_of(s, f), err);
+	m->end_ns = jm_later(m->end_ns, least_ns);
+	return code ? code : wait_for(s, m->end_ns, err);
 }
 
 void jm_simulated_rest(struct serve *s)
