@@ -2,7 +2,10 @@
 /* From Oniguruma's regular expressions to PCRE2's. */
 #include "data/tokenizer/regex_translate.h"
 
+#define PCRE2_CODE_UNIT_WIDTH 8
 #include <ctype.h>
+#include <pcre2.h>
+#include <stdio.h>
 #include <string.h>
 
 /* White_Space of Unicode; \s of PCRE2 also has U+180E. */
@@ -46,6 +49,36 @@ static void put_code(struct translation *t)
 	t->at += 6;
 }
 
+static bool is_script(const char *name, size_t n)
+{
+	char pattern[64];
+	int length = snprintf(pattern, sizeof(pattern), "\\p{sc:%.*s}", (int)n, name), error;
+	pcre2_code *code;
+	size_t at;
+
+	if (length >= (int)sizeof(pattern))
+		return false;
+	code = pcre2_compile((PCRE2_SPTR)pattern, (size_t)length, PCRE2_UTF, &error, &at, NULL);
+	pcre2_code_free(code);
+	return code;
+}
+
+/* \p{Han} is what belongs to that script alone. To PCRE2 since 10.40 it is also what is used with
+ * it, and \p{sc:Han} the former; older ones do not know "sc:" and mean the former. */
+static void put_property(struct translation *t)
+{
+	const char *brace = t->at + 2, *close = memchr(t->at, '}', (size_t)(t->end - t->at));
+	const char *name = brace + 1 < t->end && brace[1] == '^' ? brace + 2 : brace + 1;
+
+	if (!close || *brace != '{')
+		name = close = brace;
+	put(t, t->at, (size_t)(name - t->at));
+	if (close > name && is_script(name, (size_t)(close - name)))
+		put_text(t, "sc:");
+	put(t, name, (size_t)(close - name));
+	t->at = close;
+}
+
 /* A backslash and what it gives a meaning to. */
 static void put_escape(struct translation *t)
 {
@@ -67,7 +100,9 @@ static void put_escape(struct translation *t)
 		t->what = "\\S in a class";
 	if (letter == 'u')
 		put_code(t);
-	if (t->what || letter == 'u')
+	if (letter == 'p' || letter == 'P')
+		put_property(t);
+	if (t->what || strchr("upP", letter))
 		return;
 	if (letter == 's')
 		put_text(t, t->in_class ? SPACE : "[" SPACE "]");
@@ -131,7 +166,8 @@ static bool is_count(const char *at, const char *end)
 	return at == end;
 }
 
-/* "{,n}" counts from 0; "{n}+" is possessive in one syntax and a repeat in the other. */
+/* "{,n}" counts from 0. "{n}+" is possessive in one syntax and a repeat in the other; "{n}?" is
+ * lazy in one and may be missing in the other. */
 static void put_brace(struct translation *t)
 {
 	const char *close = memchr(t->at, '}', (size_t)(t->end - t->at));
@@ -139,6 +175,9 @@ static void put_brace(struct translation *t)
 
 	if (counts && close + 1 < t->end && close[1] == '+')
 		t->what = "{n}+";
+	if (counts && close + 1 < t->end && close[1] == '?' &&
+		!memchr(t->at, ',', (size_t)(close - t->at)))
+		t->what = "{n}?";
 	put_text(t, counts && t->at[1] == ',' ? "{0" : "{");
 	t->at++;
 }

@@ -291,6 +291,7 @@ static const struct {
 	{JM_ENOSUP, SPLIT("\\\\w+"), "\\w"},
 	{JM_ENOSUP, SPLIT("[a[b]]"), "class in a class"},
 	{JM_ENOSUP, SPLIT("a{2}+"), "{n}+"},
+	{JM_ENOSUP, SPLIT("a{2}?"), "{n}?"},
 	{JM_ENOSUP, SPLIT("(?<x>a)"), "group"},
 	{JM_EFORMAT, SPLIT("(a"), "compiled"},
 	{JM_EFORMAT, SPLIT("[a"), "compiled"},
@@ -398,6 +399,54 @@ static void long_words_merge_as_short_ones(void **state)
 	jm_tokenizer_close(t);
 }
 
+/* A model of a few characters with a pattern for its words. */
+#define WORDS(vocab, merges, pattern)                                                              \
+	"{\"model\": {\"vocab\": {" vocab "}, \"merges\": [" merges "]}, \"pre_tokenizer\": "      \
+	"{\"type\": \"Split\", \"behavior\": \"Isolated\", \"pattern\": {\"Regex\": \"" pattern    \
+	"\"}}}"
+
+/* Words of GPT-4o and later take the slashes behind the end of a line. */
+static void comment_behind_a_line_is_not_cut_off(void **state)
+{
+	struct jm_tokenizer *t = read_text(
+		WORDS("\"a\": 0, \";\": 1, \"\\n\": 2, \"/\": 3, \"\\n/\": 4", "[\"\\n\", \"/\"]",
+			" ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n/]*|\\\\p{L}+|\\\\s+"));
+	static const char text[] = "a;\n//a;\n//a;\n//a\na;\n//a;\n//a;\n//a;\n//a";
+	size_t n = sizeof(text) - 1, cuts;
+	struct jm_ids whole = encode(t, text, n, 0), parts = encode_parts(t, text, n, 30, &cuts);
+
+	(void)state;
+	assert_int_equal(whole.at[2], 4);
+	assert_int_equal(cuts, 2); /* behind "a\n" */
+	assert_int_equal(parts.n, whole.n);
+	assert_memory_equal(parts.at, whole.at, whole.n * sizeof(*whole.at));
+	free(whole.at);
+	free(parts.at);
+	jm_tokenizer_close(t);
+}
+
+/* U+3001 is used with Han, but belongs to no script (Scripts.txt of Unicode). */
+static void script_has_its_own_characters_only(void **state)
+{
+	static const char *const patterns[] = {
+		WORDS("\"\u4e2d\": 0, \"\u3001\": 1, \"\u4e2d\u3001\": 2", "\"\u4e2d \u3001\"",
+			"\\\\p{Han}+"),
+		WORDS("\"\u4e2d\": 0, \"\u3001\": 1, \"\u4e2d\u3001\": 2", "\"\u4e2d \u3001\"",
+			"[\\\\p{Han}a]+|[\\\\P{Han}]+|\\\\p{^Han}+|\\\\p{Lu}|\\\\pN")};
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		struct jm_tokenizer *t = read_text(patterns[i]);
+		struct jm_ids ids = encode(t, "\u4e2d\u3001", 6, 0);
+
+		assert_int_equal(ids.n, 2);
+		assert_int_equal(ids.at[0], 0);
+		assert_int_equal(ids.at[1], 1);
+		free(ids.at);
+		jm_tokenizer_close(t);
+	}
+}
+
 static void unknown_id_is_an_error(void **state)
 {
 	struct jm_tokenizer *t = open_kind("gpt2");
@@ -423,6 +472,8 @@ int main(void)
 		cmocka_unit_test(files_that_cannot_be_read_are_named),
 		cmocka_unit_test(token_may_have_a_nul),
 		cmocka_unit_test(long_words_merge_as_short_ones),
+		cmocka_unit_test(comment_behind_a_line_is_not_cut_off),
+		cmocka_unit_test(script_has_its_own_characters_only),
 		cmocka_unit_test(unknown_id_is_an_error),
 	};
 
