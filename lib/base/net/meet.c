@@ -223,9 +223,10 @@ static int join_others(const struct jm_meet *m, int *fd, struct jm_err *err)
 	snprintf(place[0].host, sizeof(place[0].host), "%s", m->host);
 	place[0].port = (uint16_t)m->port;
 	code = visit(m, 0, &place[0], &door, -1, &fd[0], err);
-	if (code || m->star)
-		return code;
-	code = hear_places(m, fd[0], place, err);
+	if (!code && m->star)
+		return 0;
+	if (!code)
+		code = hear_places(m, fd[0], place, err);
 	for (int r = 1; r < m->rank && !code; r++)
 		code = visit(m, r, &place[r], NULL, fd[0], &fd[r], err);
 	if (!code)
@@ -282,21 +283,30 @@ static int go_on_together(const struct jm_meet *m, const int *fd, struct jm_err 
 	return code;
 }
 
+static int may_meet(const struct jm_meet *m, struct jm_err *err)
+{
+	int code = m->world <= JM_MEET_MOST
+			   ? jm_open_files_allow(m->world, err)
+			   : jm_err_set(err, JM_ERANGE, "At most %d ranks can meet, not %d.",
+				     JM_MEET_MOST, m->world);
+
+	if (code && !m->rank && m->door_fd >= 0)
+		close(m->door_fd);
+	return code;
+}
+
 int jm_meet(const struct jm_meet *m, int *ret_fd, struct jm_err *err)
 {
 	int fd[JM_MEET_MOST], code;
 
-	if (m->world > JM_MEET_MOST)
-		return jm_err_set(err, JM_ERANGE, "At most %d ranks can meet, not %d.",
-			JM_MEET_MOST, m->world);
 	for (int r = 0; r < JM_MEET_MOST; r++)
 		fd[r] = -1;
-	code = jm_open_files_allow(m->world, err);
+	code = may_meet(m, err);
 	if (!code)
 		code = m->rank ? join_others(m, fd, err) : host_others(m, fd, err);
 	if (!code)
 		code = go_on_together(m, fd, err);
-	for (int r = 0; r < m->world && code; r++)
+	for (int r = 0; r < JM_MEET_MOST && code; r++)
 		if (fd[r] >= 0)
 			close(fd[r]);
 	if (!code)

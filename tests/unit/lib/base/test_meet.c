@@ -2,6 +2,7 @@
 /* Ranks meet by TCP while strangers do what they can: threads act as both. */
 #include "kit/test.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <pthread.h>
 #include <arpa/inet.h>
@@ -445,6 +446,33 @@ static void a_try_to_connect_can_be_interrupted(void **unused)
 	close(door);
 }
 
+static int open_files(void)
+{
+	int n = 0;
+
+	for (int fd = 0; fd < 1024; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+/* Nobody answers at the door of rank 0; and there may not be so many ranks. */
+static void a_meeting_that_fails_leaves_nothing_open(void **unused)
+{
+	struct jm_meet m = meeting(RANKS);
+	struct jm_err late = JM_ERR_INIT, many = JM_ERR_INIT;
+	int fd[RANKS], before = open_files();
+
+	(void)unused;
+	m.rank = 1;
+	m.until_ns = soon(0.3);
+	assert_int_equal(jm_meet(&m, fd, &late), JM_EIO);
+	assert_int_equal(open_files(), before);
+	m.rank = 0;
+	m.world = JM_MEET_MOST + 1;
+	assert_int_equal(jm_meet(&m, fd, &many), JM_ERANGE);
+	assert_int_equal(close(m.door_fd), -1);
+}
+
 /* A connection from this address of the loopback to another one. */
 static int connect_from(const char *from, int port)
 {
@@ -533,6 +561,7 @@ int main(void)
 		cmocka_unit_test(nobody_waits_for_a_rank_after_the_first_has_gone),
 		cmocka_unit_test(ranks_that_have_not_come_take_no_files),
 		cmocka_unit_test(a_try_to_connect_can_be_interrupted),
+		cmocka_unit_test(a_meeting_that_fails_leaves_nothing_open),
 		cmocka_unit_test(only_connections_to_other_addresses_are_probed),
 		cmocka_unit_test(hashes_are_siphash),
 		cmocka_unit_test(addresses_are_read_or_refused),
