@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The regular expressions of tokenizers. They are written for Oniguruma (Ruby's syntax) and
- * compiled for PCRE2; what the two read differently is translated (white space, \d, \u, scripts, {,n})
- * or refused (\w, \b, classes in classes, {n}?).
+ * compiled for PCRE2; what the two read differently is translated (white space, \d, \u, scripts,
+ * {,n}) or refused (\w, \b, classes in classes, {n}?).
  */
 #ifndef JM_SPLIT_REGEX_H
 #define JM_SPLIT_REGEX_H
