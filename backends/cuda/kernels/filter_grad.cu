@@ -528,8 +528,8 @@ static bool describe(const struct cuda_filter_grad *p, const struct chunks *g, C
 		{p->filters, p->out[1], (int64_t)p->batch * p->out[0]}, {HALF, g->wide, g->rows}};
 	struct cuda_tensor_map boxes[2];
 
-	if (!cuda_tensor_map_describe(&x, p->x, &boxes[0]) ||
-		!cuda_tensor_map_describe(&dy, p->dy, &boxes[1]))
+	if (!cuda_tensor_map_describe(&x, p->x.data, &boxes[0]) ||
+		!cuda_tensor_map_describe(&dy, p->dy.data, &boxes[1]))
 		return false;
 	memcpy(ret_x, &boxes[0], sizeof *ret_x);
 	memcpy(ret_dy, &boxes[1], sizeof *ret_dy);

@@ -237,41 +237,30 @@ void cuda_small_stem_grad(const struct cuda_stem *p, cudaStream_t stream);
 /* ---- filter_grad.cu: filters of 3 x 3 in tf32 ------------------------------------------------ */
 
 /*
- * The gradient dw[filters,channels,3,3] of the filter of a convolution with pad 1 and the same
- * stride in both directions from x[batch,in,channels] and dy[batch,out,filters], in f32 that is
- * rounded to tf32. For compute capability 9.0.
+ * The gradient dw[filters,channels,3,3] of the filter of a convolution with the same stride in both
+ * directions from x[batch,in,channels] and dy[batch,out,filters].
  */
 struct cuda_filter_grad {
 	int batch, channels, filters, processors, stride;
-	int in[2], out[2];
+	int in[2], out[2], pad[2];
 	int64_t w_stride[4]; /* of dw: filter, channel, row, column */
-	const float *x, *dy;
+	struct cuda_vec x, dy;
 	float *dw;
 	bool accumulate;
-	float *partial; /* cuda_filter_scratch bytes */
+	float *partial; /* cuda_filter_scratch bytes, or cuda_slim_scratch */
 };
-/* True for stride 1 or 2, channels and filters that are multiples of 64, and rows of dy that are
- * not too long. */
+/* In f32 that is rounded to tf32, with pad 1, for compute capability 9.0. True for stride 1 or 2,
+ * channels and filters that are multiples of 64, and rows of dy that are not too long. */
 bool cuda_filter_knows(const struct cuda_filter_grad *p);
 size_t cuda_filter_scratch(const struct cuda_filter_grad *p);
 cudaError_t cuda_filter_grad(const struct cuda_filter_grad *p, cudaStream_t stream);
 
 /* ---- slim_grad.cu -------------------------------------------------------------------------- */
 
-/* The same in 16 bits with stride 1 and any pad, for few channels. */
-struct cuda_slim_grad {
-	int batch, channels, filters, processors;
-	int in[2], out[2], pad[2];
-	int64_t w_stride[4]; /* of dw: filter, channel, row, column */
-	struct cuda_vec x, dy;
-	float *dw;
-	bool accumulate;
-	float *partial; /* cuda_slim_scratch bytes */
-};
-/* True for 32 or 64 channels and as many filters. */
-bool cuda_slim_knows(const struct cuda_slim_grad *p);
-size_t cuda_slim_scratch(const struct cuda_slim_grad *p);
-void cuda_slim_grad(const struct cuda_slim_grad *p, cudaStream_t stream);
+/* In 16 bits, with stride 1 and any pad. True for 32 or 64 channels and as many filters. */
+bool cuda_slim_knows(const struct cuda_filter_grad *p);
+size_t cuda_slim_scratch(const struct cuda_filter_grad *p);
+void cuda_slim_grad(const struct cuda_filter_grad *p, cudaStream_t stream);
 
 /* ---- noise.cu -------------------------------------------------------------------------------- */
 

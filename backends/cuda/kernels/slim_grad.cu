@@ -37,7 +37,7 @@ struct tile {
 };
 
 __device__ __forceinline__ struct tile tile_of(
-	const struct cuda_slim_grad &p, const struct cuts &c, int at)
+	const struct cuda_filter_grad &p, const struct cuts &c, int at)
 {
 	const int column = at % c.tiles * c.width, run = at / c.tiles % c.runs;
 
@@ -64,7 +64,7 @@ __device__ __forceinline__ void copy_pixels(
 
 /* A row of dy, and the row of x that its last taps meet. */
 template <typename T, int FILTERS>
-__device__ __forceinline__ void copy_row(const struct cuda_slim_grad &p, const struct tile &t,
+__device__ __forceinline__ void copy_row(const struct cuda_filter_grad &p, const struct tile &t,
 	int width, int row, int x_slot, int y_slot, bool with_dy, struct rings<T, FILTERS> &r)
 {
 	const int at = row - p.pad[0] + SIDE - 1, left = t.column - p.pad[1];
@@ -117,7 +117,7 @@ __device__ __forceinline__ void add_row(const T (*dy)[FILTERS + 8], const T (*x)
 }
 
 template <typename T, int FILTERS>
-__device__ __forceinline__ void add_tile(const struct cuda_slim_grad &p, const struct tile &t,
+__device__ __forceinline__ void add_tile(const struct cuda_filter_grad &p, const struct tile &t,
 	int width, struct rings<T, FILTERS> &r, struct sums<FILTERS> &sum)
 {
 	const int tap = threadIdx.x / WARP;
@@ -150,7 +150,7 @@ __device__ __forceinline__ void add_tile(const struct cuda_slim_grad &p, const s
 /* partial[blockIdx.x][filters][channels][TAPS] of the tiles of a block. */
 template <typename T, int FILTERS>
 __global__ void __launch_bounds__(THREADS, RESIDENT)
-	slim_grad_kernel(struct cuda_slim_grad p, struct cuts c)
+	slim_grad_kernel(struct cuda_filter_grad p, struct cuts c)
 {
 	extern __shared__ __align__(16) char shared[];
 	struct rings<T, FILTERS> &r = *reinterpret_cast<struct rings<T, FILTERS> *>(shared);
@@ -180,7 +180,7 @@ __global__ void __launch_bounds__(THREADS, RESIDENT)
 
 #define LINES 8 /* threads that share a sum over the parts */
 
-__global__ void slim_finish(struct cuda_slim_grad p, int parts)
+__global__ void slim_finish(struct cuda_filter_grad p, int parts)
 {
 	__shared__ float share[LINES][WARP];
 	const int n = TAPS * p.filters * p.channels, i = blockIdx.x * WARP + threadIdx.x;
@@ -207,7 +207,7 @@ __global__ void slim_finish(struct cuda_slim_grad p, int parts)
 /* ---- starting -------------------------------------------------------------------------------- */
 
 /* The fewest tiles of a row, which need about as many columns each. */
-static struct cuts cuts_of(const struct cuda_slim_grad *p, int blocks)
+static struct cuts cuts_of(const struct cuda_filter_grad *p, int blocks)
 {
 	const int tiles = (p->out[1] + WIDTH - 1) / WIDTH,
 		  most = (ROUNDS * blocks + p->batch * tiles - 1) / (p->batch * tiles),
@@ -221,12 +221,12 @@ static struct cuts cuts_of(const struct cuda_slim_grad *p, int blocks)
 	return c;
 }
 
-static int filters_of_block(const struct cuda_slim_grad *p)
+static int filters_of_block(const struct cuda_filter_grad *p)
 {
 	return p->filters % 64 ? 32 : 64;
 }
 
-static dim3 grid_of(const struct cuda_slim_grad *p)
+static dim3 grid_of(const struct cuda_filter_grad *p)
 {
 	const int across = p->filters / filters_of_block(p) * (p->channels / CHANNELS),
 		  blocks = RESIDENT * p->processors / across;
@@ -235,19 +235,19 @@ static dim3 grid_of(const struct cuda_slim_grad *p)
 		(unsigned)(p->channels / CHANNELS));
 }
 
-bool cuda_slim_knows(const struct cuda_slim_grad *p)
+bool cuda_slim_knows(const struct cuda_filter_grad *p)
 {
 	return p->x.type != CUDA_F32 && p->channels % CHANNELS == 0 &&
 	       p->channels <= 2 * CHANNELS && p->filters % 32 == 0 && p->filters <= 64;
 }
 
-size_t cuda_slim_scratch(const struct cuda_slim_grad *p)
+size_t cuda_slim_scratch(const struct cuda_filter_grad *p)
 {
 	return grid_of(p).x * sizeof(float) * TAPS * (size_t)p->filters * (size_t)p->channels;
 }
 
 template <typename T, int FILTERS>
-static void start(const struct cuda_slim_grad *p, const dim3 &grid, cudaStream_t stream)
+static void start(const struct cuda_filter_grad *p, const dim3 &grid, cudaStream_t stream)
 {
 	auto kernel = slim_grad_kernel<T, FILTERS>;
 	const int bytes = (int)sizeof(struct rings<T, FILTERS>);
@@ -256,7 +256,7 @@ static void start(const struct cuda_slim_grad *p, const dim3 &grid, cudaStream_t
 	kernel<<<grid, THREADS, bytes, stream>>>(*p, cuts_of(p, (int)grid.x));
 }
 
-void cuda_slim_grad(const struct cuda_slim_grad *p, cudaStream_t stream)
+void cuda_slim_grad(const struct cuda_filter_grad *p, cudaStream_t stream)
 {
 	const dim3 grid = grid_of(p);
 

@@ -4,7 +4,7 @@
 
 #include "conv_space_to_depth.h"
 
-static struct cuda_filter_grad filter_of(
+static struct cuda_filter_grad grad_of(
 	const struct cuda_dev *dev, const struct jm_node *n, void *scratch)
 {
 	struct cuda_operands o = cuda_operands_of(n);
@@ -14,59 +14,6 @@ static struct cuda_filter_grad filter_of(
 		.filters = (int)o.y->dim[1],
 		.processors = dev->prop.multiProcessorCount,
 		.stride = n->attr.conv.stride[0],
-		.x = o.x->data,
-		.dy = o.y->data,
-		.dw = o.w->data,
-		.accumulate = jm_node_adds(n, 0),
-		.partial = scratch,
-	};
-
-	for (int i = 0; i < 2; i++) {
-		p.in[i] = (int)o.x->dim[2 + i];
-		p.out[i] = (int)o.y->dim[2 + i];
-	}
-	cuda_conv_strides(o.w, p.w_stride);
-	return p;
-}
-
-bool cuda_conv_is_filter(const struct cuda_dev *dev, const struct jm_node *n)
-{
-	struct cuda_operands o = cuda_operands_of(n);
-	bool fits = n->op == JM_OP_CONV_WGRAD && !o.bias && o.x->type == JM_F32 &&
-		    n->math == JM_MATH_TF32 && n->attr.conv.groups == 1 &&
-		    n->attr.conv.stride[0] == n->attr.conv.stride[1] && dev->prop.major == 9 &&
-		    dev->prop.minor == 0;
-	struct cuda_filter_grad p = filter_of(dev, n, NULL);
-
-	for (int i = 0; i < 2; i++)
-		fits = fits && o.w->dim[2 + i] == 3 && n->attr.conv.pad[i] == 1 &&
-		       n->attr.conv.more[i] == 0 && n->attr.conv.dilation[i] == 1;
-	return fits && cuda_filter_knows(&p);
-}
-
-size_t cuda_conv_filter_scratch(const struct cuda_dev *dev, const struct jm_node *n)
-{
-	struct cuda_filter_grad p = filter_of(dev, n, NULL);
-
-	return cuda_filter_scratch(&p);
-}
-
-cudaError_t cuda_conv_filter_run(const struct cuda_dev *dev, const struct cuda_exec *exec)
-{
-	struct cuda_filter_grad p = filter_of(dev, &exec->node[0], exec->scratch);
-
-	return cuda_filter_grad(&p, dev->stream);
-}
-
-static struct cuda_slim_grad slim_of(
-	const struct cuda_dev *dev, const struct jm_node *n, void *scratch)
-{
-	struct cuda_operands o = cuda_operands_of(n);
-	struct cuda_slim_grad p = {
-		.batch = (int)o.x->dim[0],
-		.channels = (int)o.x->dim[1],
-		.filters = (int)o.y->dim[1],
-		.processors = dev->prop.multiProcessorCount,
 		.x = cuda_vec(o.x),
 		.dy = cuda_vec(o.y),
 		.dw = o.w->data,
@@ -83,12 +30,41 @@ static struct cuda_slim_grad slim_of(
 	return p;
 }
 
+bool cuda_conv_is_filter(const struct cuda_dev *dev, const struct jm_node *n)
+{
+	struct cuda_operands o = cuda_operands_of(n);
+	bool fits = n->op == JM_OP_CONV_WGRAD && !o.bias && o.x->type == JM_F32 &&
+		    n->math == JM_MATH_TF32 && n->attr.conv.groups == 1 &&
+		    n->attr.conv.stride[0] == n->attr.conv.stride[1] && dev->prop.major == 9 &&
+		    dev->prop.minor == 0;
+	struct cuda_filter_grad p = grad_of(dev, n, NULL);
+
+	for (int i = 0; i < 2; i++)
+		fits = fits && o.w->dim[2 + i] == 3 && n->attr.conv.pad[i] == 1 &&
+		       n->attr.conv.more[i] == 0 && n->attr.conv.dilation[i] == 1;
+	return fits && cuda_filter_knows(&p);
+}
+
+size_t cuda_conv_filter_scratch(const struct cuda_dev *dev, const struct jm_node *n)
+{
+	struct cuda_filter_grad p = grad_of(dev, n, NULL);
+
+	return cuda_filter_scratch(&p);
+}
+
+cudaError_t cuda_conv_filter_run(const struct cuda_dev *dev, const struct cuda_exec *exec)
+{
+	struct cuda_filter_grad p = grad_of(dev, &exec->node[0], exec->scratch);
+
+	return cuda_filter_grad(&p, dev->stream);
+}
+
 bool cuda_conv_is_slim(const struct cuda_dev *dev, const struct jm_node *n)
 {
 	struct cuda_operands o = cuda_operands_of(n);
 	bool fits = n->op == JM_OP_CONV_WGRAD && !o.bias && o.w->type == JM_F32 &&
 		    o.x->type == o.y->type && n->attr.conv.groups == 1;
-	struct cuda_slim_grad p = slim_of(dev, n, NULL);
+	struct cuda_filter_grad p = grad_of(dev, n, NULL);
 
 	for (int i = 0; i < 2; i++)
 		fits = fits && o.w->dim[2 + i] == 3 && n->attr.conv.stride[i] == 1 &&
@@ -98,14 +74,14 @@ bool cuda_conv_is_slim(const struct cuda_dev *dev, const struct jm_node *n)
 
 size_t cuda_conv_slim_scratch(const struct cuda_dev *dev, const struct jm_node *n)
 {
-	struct cuda_slim_grad p = slim_of(dev, n, NULL);
+	struct cuda_filter_grad p = grad_of(dev, n, NULL);
 
 	return cuda_slim_scratch(&p);
 }
 
 cudaError_t cuda_conv_slim_run(const struct cuda_dev *dev, const struct cuda_exec *exec)
 {
-	struct cuda_slim_grad p = slim_of(dev, &exec->node[0], exec->scratch);
+	struct cuda_filter_grad p = grad_of(dev, &exec->node[0], exec->scratch);
 
 	cuda_slim_grad(&p, dev->stream);
 	return cudaGetLastError();

@@ -20,7 +20,34 @@ static struct jm_tensor x, y, w;
 static struct cuda_dev dev = {.prop = {.multiProcessorCount = 7, .major = 9}};
 static bool known, known_slim;
 
-/* ---- the kernel ------------------------------------------------------------------------------ */
+/* ---- the kernels ----------------------------------------------------------------------------- */
+
+static void add_product(const struct cuda_filter_grad *p, int pixel, int k, int c, int tap)
+{
+	int column = pixel % p->out[1], row = pixel / p->out[1] % p->out[0],
+	    b = pixel / p->out[1] / p->out[0];
+	int i = p->stride * row + tap / 3 - p->pad[0], j = p->stride * column + tap % 3 - p->pad[1];
+	const float *in = p->x.data, *dy = p->dy.data;
+
+	if (i < 0 || j < 0 || i >= p->in[0] || j >= p->in[1])
+		return;
+	p->dw[k * p->w_stride[0] + c * p->w_stride[1] + tap / 3 * p->w_stride[2] +
+		tap % 3 * p->w_stride[3]] +=
+		in[((b * p->in[0] + i) * p->in[1] + j) * p->channels + c] *
+		dy[pixel * p->filters + k];
+}
+
+static void compute(const struct cuda_filter_grad *p)
+{
+	int n = p->batch * p->out[0] * p->out[1] * p->filters * p->channels * 9;
+
+	assert_ptr_equal(p->partial, &dev);
+	if (!p->accumulate)
+		memset(p->dw, 0, sizeof w_data);
+	for (int i = 0; i < n; i++)
+		add_product(p, i / 9 / p->channels / p->filters, i / 9 / p->channels % p->filters,
+			i / 9 % p->channels, i % 9);
+}
 
 bool cuda_filter_knows(const struct cuda_filter_grad *p)
 {
@@ -33,73 +60,32 @@ size_t cuda_filter_scratch(const struct cuda_filter_grad *p)
 	return 1000 * (size_t)p->processors + (size_t)p->filters;
 }
 
-static void add_product(const struct cuda_filter_grad *p, int pixel, int k, int c, int tap)
-{
-	int column = pixel % p->out[1], row = pixel / p->out[1] % p->out[0],
-	    b = pixel / p->out[1] / p->out[0];
-	int i = p->stride * row + tap / 3 - 1, j = p->stride * column + tap % 3 - 1;
-
-	if (i < 0 || j < 0 || i >= p->in[0] || j >= p->in[1])
-		return;
-	p->dw[k * p->w_stride[0] + c * p->w_stride[1] + tap / 3 * p->w_stride[2] +
-		tap % 3 * p->w_stride[3]] +=
-		p->x[((b * p->in[0] + i) * p->in[1] + j) * p->channels + c] *
-		p->dy[pixel * p->filters + k];
-}
-
+/* It knows no other pad. */
 cudaError_t cuda_filter_grad(const struct cuda_filter_grad *p, cudaStream_t stream)
 {
-	int n = p->batch * p->out[0] * p->out[1] * p->filters * p->channels * 9;
-
 	(void)stream;
-	assert_ptr_equal(p->partial, &dev);
-	if (!p->accumulate)
-		memset(p->dw, 0, sizeof w_data);
-	for (int i = 0; i < n; i++)
-		add_product(p, i / 9 / p->channels / p->filters, i / 9 / p->channels % p->filters,
-			i / 9 % p->channels, i % 9);
+	assert_true(p->pad[0] == 1 && p->pad[1] == 1);
+	compute(p);
 	return cudaSuccess;
 }
 
-/* ---- the kernel of few channels -------------------------------------------------------------- */
-
-bool cuda_slim_knows(const struct cuda_slim_grad *p)
+bool cuda_slim_knows(const struct cuda_filter_grad *p)
 {
 	(void)p;
 	return known_slim;
 }
 
-size_t cuda_slim_scratch(const struct cuda_slim_grad *p)
+size_t cuda_slim_scratch(const struct cuda_filter_grad *p)
 {
 	return 2000 * (size_t)p->processors + (size_t)p->channels;
 }
 
-static void add_slim(const struct cuda_slim_grad *p, int pixel, int k, int c, int tap)
+/* It knows no other stride. */
+void cuda_slim_grad(const struct cuda_filter_grad *p, cudaStream_t stream)
 {
-	int column = pixel % p->out[1], row = pixel / p->out[1] % p->out[0],
-	    b = pixel / p->out[1] / p->out[0];
-	int i = row + tap / 3 - p->pad[0], j = column + tap % 3 - p->pad[1];
-	const float *in = p->x.data, *dy = p->dy.data;
-
-	if (i < 0 || j < 0 || i >= p->in[0] || j >= p->in[1])
-		return;
-	p->dw[k * p->w_stride[0] + c * p->w_stride[1] + tap / 3 * p->w_stride[2] +
-		tap % 3 * p->w_stride[3]] +=
-		in[((b * p->in[0] + i) * p->in[1] + j) * p->channels + c] *
-		dy[pixel * p->filters + k];
-}
-
-void cuda_slim_grad(const struct cuda_slim_grad *p, cudaStream_t stream)
-{
-	int n = p->batch * p->out[0] * p->out[1] * p->filters * p->channels * 9;
-
 	(void)stream;
-	assert_ptr_equal(p->partial, &dev);
-	if (!p->accumulate)
-		memset(p->dw, 0, sizeof w_data);
-	for (int i = 0; i < n; i++)
-		add_slim(p, i / 9 / p->channels / p->filters, i / 9 / p->channels % p->filters,
-			i / 9 % p->channels, i % 9);
+	assert_int_equal(p->stride, 1);
+	compute(p);
 }
 
 cudaError_t cudaGetLastError(void)
