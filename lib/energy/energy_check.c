@@ -11,6 +11,7 @@
  *	a counter outside what power readings allow: those of their windows, and from rest to peak
  *	between; a power sensor that reports 0 W for a package, GPU or the node during a second.
  */
+#include "base/clock.h"
 #include "energy/energy_parts.h"
 #include "energy/sensor_fault.h"
 #include "trace/plateaus.h"
@@ -18,11 +19,9 @@
 #include <math.h>
 #include <string.h>
 
-#define STILL	     3			 /* refreshes without a step that are looked at */
-#define BEYOND	     4			 /* refreshes looked at after the stretch */
-#define STILL_ALONE  10			 /* and where there are no power readings */
-#define SECOND	     INT64_C(1000000000) /* ns */
-#define REST	     0.1		 /* W: a package or GPU that is on draws more */
+#define STILL	     3	  /* refreshes without a step that are looked at */
+#define BEYOND	     4	  /* refreshes looked at after the stretch */
+#define REST	     0.1  /* W: a package or GPU that is on draws more */
 #define CAUGHT_UP    0.7  /* of the energy by power readings: a late counter then includes it */
 #define PROVES	     0.5  /* of a reading: sensors may be off, windows shorter */
 #define OVER	     1.2  /* of a reading */
@@ -180,8 +179,8 @@ static void look_at_long_rest(
 		watts = h.covered_s > 0 ? h.joules / h.covered_s : NAN;
 		least = CAUGHT_UP * h.joules;
 	}
-	if (rests_above_zero(c->s->set->meter[c->m->meter].scope) && length >= SECOND &&
-		length >= STILL_ALONE * refresh)
+	if (rests_above_zero(c->s->set->meter[c->m->meter].scope) && length >= JM_SECOND &&
+		length >= JM_STILL_REFRESHES * refresh)
 		least = fmax(least, REST * seconds(length));
 	if (rise >= least || least <= 2 * c->counter->step) {
 		note_pause(c, length, rise);
@@ -200,7 +199,7 @@ static inline void look_at_rest(
 
 	if (still->seen <= c->s->t0 || still->first >= c->s->t1)
 		return;
-	if (length < STILL * c->counter->refresh_ns && length < SECOND)
+	if (length < STILL * c->counter->refresh_ns && length < JM_SECOND)
 		note_pause(c, length, rise);
 	else
 		look_at_long_rest(c, still, next, rise);
@@ -367,8 +366,8 @@ static int64_t window_of(const struct check *c)
 {
 	int64_t window = (c->s->t1 - c->s->t0) / WINDOWS;
 
-	if (window < SECOND)
-		window = SECOND;
+	if (window < JM_SECOND)
+		window = JM_SECOND;
 	if (window < STILL * c->counter->refresh_ns)
 		window = STILL * c->counter->refresh_ns;
 	if (c->power && window < STILL * (c->power->refresh_ns + c->power->window_ns))
@@ -378,7 +377,8 @@ static int64_t window_of(const struct check *c)
 
 static int walk_counter(struct check *c, struct jm_part *ret)
 {
-	int64_t around = SECOND + SECOND / 5 + 2 * STILL_ALONE * c->counter->refresh_ns;
+	int64_t around =
+		JM_SECOND + JM_SECOND / 5 + 2 * JM_STILL_REFRESHES * c->counter->refresh_ns;
 	struct jm_plateaus steps;
 	/* what is read after the stretch depends on when the session ends */
 	struct jm_watch watch = {
@@ -400,7 +400,7 @@ static int walk_counter(struct check *c, struct jm_part *ret)
 
 static void check_power(struct check *c)
 {
-	struct jm_held_power h = hold_power(c, c->s->t0 - SECOND, c->s->t1);
+	struct jm_held_power h = hold_power(c, c->s->t0 - JM_SECOND, c->s->t1);
 
 	if (h.most > 0)
 		c->power = &c->s->set->signal[c->m->power];

@@ -124,6 +124,10 @@ static inline double jm_counter_rise(double wrap, double before, double now)
 	return wrap > 0 && over >= 0 && over <= wrap / 2 ? over : NAN;
 }
 
+/* A counter without a step for so many refreshes, and for a second, shows no power: its device
+ * rests, or it is stuck. */
+#define JM_STILL_REFRESHES 10
+
 struct jm_signal {
 	enum jm_quantity quantity;
 	int meter;	    /* index in the set; filled by jm_meters_add_signal */

@@ -5,8 +5,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#define STILL	 10		     /* refreshes, and */
-#define STILL_NS INT64_C(1000000000) /* ns: both as energy_check.c has them */
+#include "base/clock.h"
 
 struct total {
 	struct jm_running_meter told;
@@ -42,10 +41,10 @@ int jm_running_new(const struct jm_meters *set, struct jm_running **ret, struct 
 	return 0;
 }
 
-/* A counter that has not stepped for so long shows no power: its device rests, or it is stuck. */
 static bool stands_still(const struct jm_signal *signal, int64_t ns)
 {
-	return signal->refresh_ns > 0 && ns > STILL_NS && ns > STILL * signal->refresh_ns;
+	return signal->refresh_ns > 0 && ns > JM_SECOND &&
+	       ns > JM_STILL_REFRESHES * signal->refresh_ns;
 }
 
 static void take_counter(struct total *t, const struct jm_signal *signal, struct jm_reading now)
