@@ -342,7 +342,7 @@ int jm_guard_default(struct jm_ctx *ctx, const char *controls, int *ret_n, struc
 	*ret_n = 0;
 	if (rc)
 		return rc;
-	for (int i = 0; i < table.knobs.n; i++) { /* one that fails leaves none of the others */
+	for (int i = 0; i < table.knobs.n; i++) { /* one that fails does not stop the others */
 		struct jm_err why = JM_ERR_INIT;
 
 		rc = mend_knob(ctx, &table, i, &patience, ret_n, &why);

@@ -167,7 +167,7 @@ def test_the_limit_found_may_lie_above_the_maximum(machine):
     assert machine.get(f"{POWERCAP}/intel-rapl:0/constraint_0_power_limit_uw") == "4095875000"
 
 
-def test_a_default_that_is_unknown_leaves_none_of_the_others(machine):
+def test_a_default_that_is_unknown_does_not_stop_the_others(machine):
     """Of damaged journals: packages have no default, a simulated GPU has."""
     controls = ["--control", "rapl,sim:h100x1"]
     done = machine.run("set", *controls, "package.power=120W", "gpu.power=300W")
