@@ -206,18 +206,6 @@ static void put_missed(const struct jm_grouping *g, const struct jm_group_series
 		g->point[missed].label, watts);
 }
 
-/* Were its requests judged by bounds of latency? One that broke them is no best setting. */
-static bool has_bounds(const struct jm_grouping *g, int point)
-{
-	bool has = false;
-
-	for (int i = 0; i < g->n_cases; i++)
-		has |= g->c[i].point == point &&
-		       json_is_boolean(json_object_get(
-			       json_object_get(g->c[i].record, "serving"), "p99_in_bounds"));
-	return has;
-}
-
 bool jm_text_within(
 	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size)
 {
@@ -231,7 +219,7 @@ bool jm_text_within(
 		return false;
 	best = &g->point[v.leading];
 	put_change(g, s, best, change, sizeof(change));
-	if (has_bounds(g, v.leading))
+	if (g->point[v.leading].bounded)
 		jm_text_append(change, sizeof(change), ", ", "p99 within --ttft and --tpot");
 	for (int i = s->first_point; i < s->first_point + s->n_points; i++)
 		if (i != v.leading && jm_verdict_within_tied(g, &v, i))

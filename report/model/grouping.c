@@ -357,6 +357,7 @@ static int add_point(struct jm_grouping *g, int first, int n, struct jm_err *err
 {
 	struct jm_group_case *c = &g->c[first];
 	struct jm_group_point *p = &g->point[g->n_points];
+	const json_t *kept;
 
 	p->value = c->value;
 	p->x = g->n_dims ? c->value[0].x : NAN;
@@ -366,8 +367,9 @@ static int add_point(struct jm_grouping *g, int first, int n, struct jm_err *err
 		c[i].point = g->n_points;
 		p->n_ok += c[i].ok;
 		p->n_failed += !c[i].ok;
-		p->late |= json_is_false(
-			json_object_get(json_object_get(c[i].record, "serving"), "p99_in_bounds"));
+		kept = json_object_get(json_object_get(c[i].record, "serving"), "p99_in_bounds");
+		p->bounded |= json_is_boolean(kept);
+		p->late |= json_is_false(kept);
 		if (c[i].state > p->state)
 			p->state = c[i].state;
 	}

@@ -66,6 +66,7 @@ struct jm_group_point {
 	enum jm_group_state state;
 	double accepted[JM_GROUP_MAX_DIMS]; /* over all its cases and devices; NAN = unknown */
 	double enforced_min[JM_GROUP_MAX_DIMS], enforced_max[JM_GROUP_MAX_DIMS];
+	bool bounded;  /* requests of a run were judged by bounds of latency */
 	bool late;     /* in a run, requests broke the bounds of latency that it had */
 	bool eligible; /* as best setting */
 	/* eligible, and no other is as good in speed and efficiency and better in one */

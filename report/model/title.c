@@ -46,7 +46,10 @@ static int choose_labels(const struct jm_grouping *g, const struct jm_group_seri
 		ret[i] = g->dim[i].knob || varies(g, s, i);
 		n += ret[i];
 	}
-	for (int i = 0; i < g->n_dims && s->n_points == 1 && !jm_dim_has_knob(g); i++) {
+	if (s->n_points > 1 || jm_dim_has_knob(g))
+		return n;
+	/* one point: what it has */
+	for (int i = 0; i < g->n_dims; i++) {
 		ret[i] = strcmp(first->value[i].text, "-") != 0;
 		n += ret[i];
 	}
