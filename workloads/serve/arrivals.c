@@ -218,6 +218,13 @@ bool jm_arrivals_timed(const struct jm_arrivals *a)
 	return a->kind == ARRIVE_POISSON || a->kind == ARRIVE_FILE;
 }
 
+void jm_arrivals_restart(struct jm_arrivals *a, double rate)
+{
+	a->rate = rate;
+	a->next = 0;
+	a->at_s = 0;
+}
+
 void jm_arrivals_plan(struct jm_arrivals *a)
 {
 	uint64_t bits = jm_rng(jm_rng(a->seed, (uint64_t)a->next), OF_GAP);

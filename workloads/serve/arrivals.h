@@ -49,6 +49,8 @@ int jm_arrivals_check(const struct jm_arrivals *a, struct jm_err *err);
 void jm_arrivals_length(const struct jm_arrivals *a, int number, int *ret_input, int *ret_output);
 /* Do requests arrive at times of their own, whatever was answered? */
 bool jm_arrivals_timed(const struct jm_arrivals *a);
+/* Before the first request again, at this rate. */
+void jm_arrivals_restart(struct jm_arrivals *a, double rate);
 /*
  * at_s becomes that of request `next`. poisson: the time since the one before is exponential
  * (inverse of its distribution). file: the time of its row; when all rows have arrived, they arrive

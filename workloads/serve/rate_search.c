@@ -80,9 +80,7 @@ static int requests_of_run(const struct jm_rate_server *s, double rate)
 {
 	struct jm_arrivals a = s->load->arrivals;
 
-	a.rate = rate;
-	a.at_s = 0;
-	a.next = 0;
+	jm_arrivals_restart(&a, rate);
 	jm_arrivals_plan(&a);
 	while (a.at_s < seconds_of_run(s) && a.next < MOST) {
 		a.next++;
@@ -191,10 +189,10 @@ static int confirm(const struct jm_rate_server *s, double least, struct jm_err *
 			return kept;
 		found->trials++;
 		found->confirmed = kept;
-		if (kept)
-			break;
-		found->broken = found->kept;
-		found->kept /= NEAR;
+		if (!kept) {
+			found->broken = found->kept;
+			found->kept /= NEAR;
+		}
 	}
 	return 0;
 }

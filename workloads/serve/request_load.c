@@ -137,9 +137,7 @@ void jm_load_restart(struct jm_load *l, double rate, int most)
 	jm_answers_close(a);
 	*a = (struct jm_answers){
 		.running = a->running, .timed = a->timed, .ttft = a->ttft, .tpot = a->tpot};
-	l->arrivals.rate = rate;
-	l->arrivals.next = 0;
-	l->arrivals.at_s = 0;
+	jm_arrivals_restart(&l->arrivals, rate);
 	l->begin_ns = 0;
 	l->most = most;
 }
@@ -169,7 +167,10 @@ void jm_load_note(const struct jm_load *l, char *out, size_t size)
 			"The highest rate within the bounds is %.4g requests/s (%d trials); %.4g "
 			"breaks them.%s",
 			f->kept, f->trials, f->broken,
-			f->confirmed ? "" : " No trial as long as the run has confirmed it.");
+			f->confirmed
+				? ""
+				: " No trial as long as the run has confirmed it; it is 5 % below "
+				  "the last one tried.");
 }
 
 int jm_load_finish(

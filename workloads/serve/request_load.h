@@ -11,7 +11,7 @@
 
 /* Of --rate max: requests per second. */
 struct jm_rate_found {
-	double kept;   /* the highest that kept the bounds */
+	double kept;   /* the highest that kept the bounds; below `broken` if not confirmed */
 	double broken; /* the lowest that did not; INFINITY = each did */
 	int trials;    /* 0 = no rate was looked for */
 	/* did all requests that arrive in the run keep them at this rate? 1, 0; -1 = the length of
