@@ -2,7 +2,7 @@
 /*
  * What the kernels of convolutions of 3 x 3 with a filter for each channel share, for images with
  * channels last. The time is that of reading and writing the images. A block has CHUNK channels of
- * some columns and walks down rows, which are copied to a ring in shared memory DEPTH - 1 rows
+ * some columns and walks down rows, which are copied to a ring in shared memory depth_of - 1 rows
  * ahead. A thread has CHANNELS channels of COLUMNS columns; it reads each row once and adds it to
  * all rows that it takes part in.
  */
@@ -105,7 +105,7 @@ __device__ __forceinline__ void copy_row(
 	}
 }
 
-/* The channels of a thread, of a pixel; the first operand but names the type. */
+/* The channels of a thread, of a pixel; the first operand only names the type. */
 __device__ __forceinline__ void widen(const bf16 *, const uint2 &q, float (&ret)[CHANNELS])
 {
 	ret[0] = __uint_as_float(q.x << 16), ret[1] = __uint_as_float(q.x & 0xffff0000u);
@@ -158,7 +158,7 @@ __device__ __forceinline__ void load_normers(const float *mean, const float *rst
 	}
 }
 
-/* Two numbers that are not below 0, rounded. */
+/* Two numbers, rounded; 0 in place of those below 0. */
 __device__ __forceinline__ unsigned two_open(const bf16 *, float low, float high)
 {
 	unsigned v;

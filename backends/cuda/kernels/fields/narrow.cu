@@ -304,7 +304,7 @@ struct tile_sums {
 	float product[SIDE][SIDE], dy[SIDE];
 };
 
-/* Elements at..at + SIDE - 1 of a row, what is beyond the row being of no use. */
+/* Elements at..at + SIDE - 1 of a row, those beyond the row are not used. */
 __device__ __forceinline__ void take_side(const float *row, int width, int at, float (&v)[SIDE])
 {
 	if (width % QUAD == 0) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Turns convolutions with a filter for each channel into the arguments of depthwise.cu. */
+/* Turns convolutions with a filter for each channel into the arguments of depthwise.cu and
+ * depthwise_grad.cu. */
 #include "conv_depthwise.h"
 
 bool cuda_conv_is_depthwise(const struct jm_node *n)

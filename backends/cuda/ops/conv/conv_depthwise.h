@@ -13,6 +13,7 @@ bool cuda_conv_is_depthwise(const struct jm_node *n);
 /* The bytes of the partial sums of a filter's gradient. */
 size_t cuda_conv_depthwise_scratch(const struct cuda_dev *dev, const struct jm_node *n);
 cudaError_t cuda_conv_depthwise_run(const struct cuda_dev *dev, const struct cuda_exec *exec);
+/* What its kernels are told; scratch: of the bytes above. */
 struct cuda_depthwise cuda_depthwise_of(
 	const struct cuda_dev *dev, const struct jm_node *n, void *scratch);
 

@@ -8,8 +8,8 @@
  * following batch norm needs. Where there are two ways, the faster one is found by timing, once for
  * each shape: convolutions of single pixels and of whole images are products as well, and a
  * ResNet's first layer and its filter's gradient have own kernels, and so have the gradient of a
- * filter of 3 x 3 in tf32 and filters for each channel; cuDNN or one pass applies a bias, and a
- * ReLU behind it.
+ * filter of 3 x 3 in tf32, that of few channels in 16 bits, and filters for each channel; cuDNN or
+ * one pass applies a bias, and a ReLU behind it.
  */
 #include <math.h>
 #include <stdlib.h>

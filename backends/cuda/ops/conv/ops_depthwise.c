@@ -7,7 +7,6 @@
 #include "conv_depthwise.h"
 
 #include "backends/cuda/device/gpu.h"
-#include "backends/cuda/kernels/depthwise.h"
 #include "backends/cuda/ops/op_rows.h"
 #include "backends/cuda/ops/ops_image.h"
 
@@ -19,7 +18,7 @@ static int refuse(const char *what, struct jm_err *err)
 		what);
 }
 
-static bool is_narrow(const struct jm_tensor *t)
+static bool is_16_bits(const struct jm_tensor *t)
 {
 	return t->type == JM_BF16 || t->type == JM_F16;
 }
@@ -57,7 +56,7 @@ static int takes_norm_grad(struct cuda_dev *dev, const struct jm_group *group, s
 	enum jm_dtype type = n->out[0]->type;
 	bool fits = cuda_conv_is_depthwise(n) && norm->in[0] == n->out[0] && !norm->in[2] &&
 		    (n->out[0]->is_virtual || n->out[0]->is_last) && !norm->out[3] &&
-		    !jm_node_adds(norm, 0) && is_narrow(n->out[0]) && n->in[0]->type == type &&
+		    !jm_node_adds(norm, 0) && is_16_bits(n->out[0]) && n->in[0]->type == type &&
 		    n->in[1]->type == type && norm->in[1]->type == type &&
 		    norm->out[0]->type == type;
 
@@ -91,10 +90,10 @@ static int run_norm_grad(struct cuda_dev *dev, const struct cuda_exec *exec, str
 static int takes_norm(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
 	const struct jm_node *norm = group->node[0], *n = group->node[1];
-	const struct jm_tensor *image = n->in[n->op == JM_OP_CONV_WGRAD];
-	const struct jm_tensor *other = n->op == JM_OP_CONV ? n->in[1] : n->in[0];
+	const struct cuda_operands o = cuda_operands_of(n);
+	const struct jm_tensor *image = o.x, *other = n->op == JM_OP_CONV ? o.w : o.y;
 	bool fits = cuda_conv_is_depthwise(n) && image == norm->out[0] && image->is_virtual &&
-		    norm->attr.bn.relu && !norm->in[5] && !norm->accumulate && is_narrow(image) &&
+		    norm->attr.bn.relu && !norm->in[5] && !norm->accumulate && is_16_bits(image) &&
 		    norm->in[0]->type == image->type && other->type == image->type &&
 		    (n->op == JM_OP_CONV ? n->out[0]->type == image->type
 					 : n->out[0]->type == JM_F32 && !n->out[1]);
