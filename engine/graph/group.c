@@ -92,14 +92,6 @@ static const struct cover {
 	{2, {JM_OP_SWIGLU_GRAD, JM_OP_SWIGLU}, SHARED},
 };
 
-static bool reads(const struct jm_node *n, const struct jm_tensor *t)
-{
-	for (int i = 0; i < n->n_in; i++)
-		if (n->in[i] == t)
-			return true;
-	return false;
-}
-
 /* The number of operands of nodes i .. i + n - 1 that name t. */
 static int uses_inside(const struct jm_graph *g, int i, int n, const struct jm_tensor *t)
 {
@@ -133,7 +125,7 @@ static void mark_internal(struct jm_graph *g, int i, int n, const struct jm_uses
 			/* A result that no node reads may still be an operand outside: it is not
 			 * internal. */
 			if (t && t->class == JM_CLASS_ACT && k + 1 < i + n &&
-				!jm_graph_cell(g, t)->kept && reads(g->node[k + 1], t)) {
+				!jm_graph_cell(g, t)->kept && jm_node_reads(g->node[k + 1], t)) {
 				t->is_virtual = uses_inside(g, i, n, t) == uses->count[t->id];
 				t->is_last = jm_node_adds(g->node[k], j) &&
 					     !is_used_from(g, i + n, t, uses);
@@ -146,7 +138,7 @@ static bool follows(const struct jm_graph *g, int i, int k)
 {
 	for (int b = i; b < k; b++)
 		for (int o = 0; o < g->node[b]->n_out; o++)
-			if (g->node[b]->out[o] && reads(g->node[k], g->node[b]->out[o]))
+			if (g->node[b]->out[o] && jm_node_reads(g->node[k], g->node[b]->out[o]))
 				return true;
 	return false;
 }
@@ -170,11 +162,11 @@ static bool begins_pair(const struct jm_graph *g, int k)
 		return false;
 	if (n->op == JM_OP_BN_APPLY && n->beside)
 		return (next->op == JM_OP_CONV || next->op == JM_OP_CONV_WGRAD) &&
-		       reads(next, n->out[0]);
+		       jm_node_reads(next, n->out[0]);
 	if (next->beside && jm_group_gradient(next->op) == n->op)
 		return shares(n, next);
 	return n->op == JM_OP_BN_GRAD && n->out[3] && next->op == JM_OP_BN_GRAD &&
-	       reads(next, n->out[3]);
+	       jm_node_reads(next, n->out[3]);
 }
 
 static bool has_ops(const struct jm_graph *g, int i, const struct cover *c)

@@ -162,9 +162,8 @@ static void statistics(struct jm_graph *g, struct jm_tensor *x, double eps, bool
 static bool is_read(const struct jm_graph *g, int first, const struct jm_tensor *t)
 {
 	for (int k = first; k < g->n_nodes; k++)
-		for (int i = 0; i < g->node[k]->n_in; i++)
-			if (g->node[k]->in[i] == t)
-				return true;
+		if (jm_node_reads(g->node[k], t))
+			return true;
 	return false;
 }
 

@@ -226,6 +226,14 @@ bool jm_op_is_border(enum jm_op op)
 	return op == JM_OP_STAGE_IN || op == JM_OP_STAGE_OUT;
 }
 
+bool jm_node_reads(const struct jm_node *n, const struct jm_tensor *t)
+{
+	for (int i = 0; i < n->n_in; i++)
+		if (n->in[i] == t)
+			return true;
+	return false;
+}
+
 bool jm_node_narrows(const struct jm_node *n)
 {
 	bool weights = n->op == JM_OP_LINEAR_WGRAD || n->op == JM_OP_CONV_WGRAD ||

@@ -21,6 +21,8 @@ bool jm_op_is_border(enum jm_op op);
 /* True if a backend that cannot write the type of the first result may write it in that of the
  * operands: for gradients of weights, which are f32 for operands of any type. */
 bool jm_node_narrows(const struct jm_node *n);
+/* True if t is an operand of the node. */
+bool jm_node_reads(const struct jm_node *n, const struct jm_tensor *t);
 /* Fills the node's flops_model, flops_executed and bytes. */
 void jm_node_cost(struct jm_node *n);
 

@@ -134,14 +134,6 @@ static bool grows_again(const struct remake *l, const struct jm_node *n)
 	       l->g->node[k]->op == JM_OP_CONV_WGRAD && 4 * n->in[0]->bytes <= n->out[0]->bytes;
 }
 
-static bool reads(const struct jm_node *n, const struct jm_tensor *t)
-{
-	for (int i = 0; i < n->n_in; i++)
-		if (n->in[i] == t)
-			return true;
-	return false;
-}
-
 /*
  * True if only a convolution with a filter for each channel reads the result of n, a norm with
  * ReLU, and of the gradients only that of its filter: both may norm the image as they read it, so
@@ -159,7 +151,7 @@ static bool is_normed_again(const struct remake *l, const struct jm_node *n)
 		conv->attr.conv.stride[0] > 1 || l->g->node[k]->op != JM_OP_CONV_WGRAD)
 		return false;
 	for (int i = n->id + 1; i < f; i++)
-		if (reads(l->g->node[i], y))
+		if (jm_node_reads(l->g->node[i], y))
 			return false;
 	return true;
 }
@@ -199,14 +191,16 @@ static void make_duplicate(struct remake *l, const struct jm_node *n)
 {
 	const struct jm_node *first = first_of_two(l, n);
 	struct jm_node *before = first ? duplicate(l, first) : NULL, *again = duplicate(l, n);
+	bool normed;
 
 	if (!again || (first && !before))
 		return;
+	normed = is_normed_again(l, n);
 	again->beside = runs_beside(l, n);
 	/* the same elements, whether or not they are stored */
-	if (grows_again(l, n) || is_normed_again(l, n))
+	if (grows_again(l, n) || normed)
 		jm_graph_cell(l->g, n->out[0])->kept = false;
-	if (is_normed_again(l, n))
+	if (normed)
 		again->beside = l->g->node[n->id]->beside = true;
 	if (before)
 		again->in[0] = before->out[0];

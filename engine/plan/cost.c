@@ -2,6 +2,7 @@
 /* The cost of a choice with the current layouts: its seconds, the reorders of operands in another
  * layout, and the additions by separate nodes. The estimate only serves to compare choices. */
 #include "cost.h"
+#include "engine/graph/op.h"
 #include "engine/graph/tensor.h"
 
 #include <math.h>
@@ -33,15 +34,6 @@ static bool is_settled(const struct jm_tensor *t)
 	return t->class != JM_CLASS_ACT && t->class != JM_CLASS_COPY;
 }
 
-/* True if the result is also an operand, as in an add that adds a part to a sum. */
-static bool is_operand(const struct jm_node *n, const struct jm_tensor *t)
-{
-	for (int i = 0; i < n->n_in; i++)
-		if (n->in[i] == t)
-			return true;
-	return false;
-}
-
 /* True if the results may have the layouts of this choice. */
 static bool outputs_good(const struct jm_group *group, const struct jm_choice *c)
 {
@@ -51,7 +43,7 @@ static bool outputs_good(const struct jm_group *group, const struct jm_choice *c
 		for (int i = 0; i < n->n_out; i++) {
 			const struct jm_tensor *t = n->out[i];
 			bool fixed = t && (is_settled(t) || n->op == JM_OP_CAST ||
-						  jm_node_adds(n, i) || is_operand(n, t));
+						  jm_node_adds(n, i) || jm_node_reads(n, t));
 
 			if (fixed && !jm_layout_equal(&c->out[k][i], &t->layout))
 				return false;
