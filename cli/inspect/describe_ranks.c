@@ -117,7 +117,7 @@ void describe_ranks_print(const struct describe_plan *plan, FILE *out)
 		fprintf(out,
 			"blocks of the last part, which computes the loss, too: %d of %d\n"
 			"bubble: %.3g of a step, if stages are equally fast\n",
-			t->last_blocks, plan->graph->n_blocks,
+			plan->graph->last_blocks, plan->graph->n_blocks,
 			jm_pipe_bubble(&plan->program->stage.pipe));
 }
 
@@ -138,7 +138,7 @@ void describe_ranks_json(const struct describe_plan *plan, json_t *o)
 	jm_json_set_int(&ranks, "pp", t->pp);
 	if (t->pp > 1) {
 		jm_json_set_int(&ranks, "pp_chunks", t->chunks);
-		jm_json_set_int(&ranks, "pp_last", t->last_blocks);
+		jm_json_set_int(&ranks, "pp_last", plan->graph->last_blocks);
 		jm_json_set_int(&ranks, "stage", plan->graph->stage);
 		jm_json_set_number(&ranks, "pp_sent_bytes_per_step", s.pp);
 		jm_json_set_number(&ranks, "bubble", jm_pipe_bubble(&plan->program->stage.pipe));

@@ -363,7 +363,6 @@ static int fill_in(struct jm_training *t, struct jm_graph *g, struct jm_err *err
 	code = start_values(t, g, err);
 	if (!code)
 		code = jm_graph_keep_stage(g, loss, err);
-	t->last_blocks = g->last_blocks;
 	if (!code)
 		code = jm_graph_gradients(g, loss, err);
 	jm_graph_add_biases_once(g);

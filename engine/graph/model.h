@@ -190,7 +190,7 @@ struct jm_training {
 	 * 1 */
 	int pp, chunks;
 	int stage;	 /* the own one, from 0 */
-	int last_blocks; /* of the last part of the network; 0 = chosen by FLOPs and filled in */
+	int last_blocks; /* of the last part of the network; 0 = chosen by FLOPs */
 	/* smallest sum of gradients over ranks; 0 means JM_BUCKET_BYTES (reduce.h) */
 	size_t bucket_bytes;
 	bool by_host;	  /* ranks exchange data through the memory of the host (transport host) */

@@ -42,7 +42,8 @@ static void find_parts(const struct cut *c)
 	}
 }
 
-/* FLOPs of the stage that has most, if the last part has so many blocks. stage: [pp] room. */
+/* Divides the network so that the last part has so many blocks. Returns the FLOPs of the stage that
+ * has most. stage: [pp] room. */
 static double most_flops(const struct cut *c, int last, double *stage)
 {
 	double most = 0;
@@ -75,20 +76,14 @@ static int choose_last(const struct cut *c, struct jm_err *err)
 	least = most_flops(c, even, stage);
 	for (int last = even - 1; last > 0; last--) {
 		flops = most_flops(c, last, stage);
-		best = flops < least ? last : best;
-		least = flops < least ? flops : least;
+		if (flops < least) {
+			least = flops;
+			best = last;
+		}
 	}
 	c->g->last_blocks = best;
 	free(stage);
 	return 0;
-}
-
-static bool reads(const struct jm_node *n, const struct jm_tensor *t)
-{
-	for (int i = 0; i < n->n_in; i++)
-		if (n->in[i] == t)
-			return true;
-	return false;
 }
 
 static int refuse(const struct cut *c, const char *name, struct jm_err *err)
@@ -154,7 +149,8 @@ static void claim_copies(const struct cut *c, int part)
 {
 	for (int k = 0; k < c->n; k++)
 		for (int r = k + 1; r < c->n && c->part[k] == ANY; r++)
-			if (c->part[r] == part && reads(c->g->node[r], c->g->node[k]->out[0]))
+			if (c->part[r] == part &&
+				jm_node_reads(c->g->node[r], c->g->node[k]->out[0]))
 				c->part[k] = part;
 }
 

@@ -4,7 +4,8 @@
  * has as many of its blocks: a stage. With g->chunks > 1 a stage is so many parts of the network,
  * and a micro-step comes through each rank as often (interleaved, virtual stages). With
  * g->last_blocks the last part, which computes the loss, too, has so many blocks, and the others
- * share the rest; 0 becomes the number with which the FLOPs of the stages differ least.
+ * share the rest; 0 becomes the number, at most that of the other parts, with which the stage that
+ * has most FLOPs has fewest.
  *
  * A model declares the whole network; jm_graph_keep_stage then removes the nodes of other stages.
  * Their parameters stay declared, without memory, so that start values and random numbers are those
