@@ -141,7 +141,7 @@ static struct jm_tensor *ending(
 	return jm_graph_linear(g, x, jm_graph_ends_block(g, w), NULL);
 }
 
-/* flat: NULL = whole sequences, whose positions count from 0 */
+/* Before the output projection. flat: NULL = whole sequences, whose positions count from 0 */
 static struct jm_tensor *attention(struct jm_graph *g, struct jm_tensor *x,
 	const struct jm_llama *d, const struct jm_flat *flat)
 {
@@ -152,11 +152,9 @@ static struct jm_tensor *attention(struct jm_graph *g, struct jm_tensor *x,
 
 	h = linear(g, h, d->hidden, 3, part, "attn.qkv.weight");
 	if (flat)
-		h = jm_graph_attention_pages(g, h, flat, heads, kv_heads, d->rotary);
-	else
-		h = jm_graph_attention(
-			g, jm_graph_rope(g, h, heads, kv_heads, d->rotary), heads, kv_heads, true);
-	return ending(g, h, d->heads * d->head, d->hidden, "attn.out.weight");
+		return jm_graph_attention_pages(g, h, flat, heads, kv_heads, d->rotary);
+	return jm_graph_attention(
+		g, jm_graph_rope(g, h, heads, kv_heads, d->rotary), heads, kv_heads, true);
 }
 
 static struct jm_tensor *feed_forward(
@@ -169,18 +167,34 @@ static struct jm_tensor *feed_forward(
 	return ending(g, h, d->ffn, d->hidden, "ffn.down.weight");
 }
 
+static bool spares_rows(const struct jm_flat *flat)
+{
+	return flat && flat->shape.requests < flat->shape.tokens;
+}
+
 static struct jm_tensor *tokens(struct jm_graph *g, const struct jm_llama *d)
 {
 	return jm_graph_vocabulary(g, "tokens.weight", true, JM_INIT_OWN, d->vocab, d->hidden);
 }
 
-/* Embeddings x -> the residual stream after all blocks */
+/*
+ * Embeddings x -> the residual stream after all blocks: of a step in which fewer rows than all make
+ * a token, these rows. Of the others, the last block needs keys and values alone.
+ */
 static struct jm_tensor *blocks(struct jm_graph *g, struct jm_tensor *x, const struct jm_llama *d,
 	const struct jm_flat *flat)
 {
+	struct jm_tensor *h;
+
 	for (int64_t i = 0; i < d->layers; i++) {
 		jm_graph_scope(g, "h%lld.", (long long)i);
-		x = jm_graph_add(g, x, attention(g, x, d, flat));
+		h = attention(g, x, d, flat);
+		if (i == d->layers - 1 && spares_rows(flat)) {
+			h = jm_graph_rows(g, h, flat->last);
+			x = jm_graph_rows(g, x, flat->last);
+		}
+		h = ending(g, h, d->heads * d->head, d->hidden, "attn.out.weight");
+		x = jm_graph_add(g, x, h);
 		x = jm_graph_add(g, x, feed_forward(g, x, d));
 	}
 	jm_graph_scope(g, "%s", "");
@@ -241,7 +255,9 @@ static int llama_step(struct jm_graph *g, const struct jm_values *v,
 	struct jm_tensor *x = jm_graph_embed(g, flat.ids, table, NULL);
 
 	(void)err;
-	x = jm_graph_rows(g, blocks(g, x, &d, &flat), flat.last);
+	x = blocks(g, x, &d, &flat);
+	if (!spares_rows(&flat))
+		x = jm_graph_rows(g, x, flat.last);
 	x = norm(g, x, &d, "norm.weight");
 	*ret_logits = jm_graph_linear(g, x, output(g, table, &d), NULL);
 	return 0;

@@ -91,13 +91,23 @@ static int plan_one(struct jm_served_model *c, const struct jm_training *t,
 }
 
 /* The last token of an answer is no row. A request has one page at least. */
+#define ROWS_MULTIPLE 16 /* beyond a few rows, products in 8 bits need a multiple of this */
+
+/* The last block computes a row of each request. */
+static int64_t places(int64_t running)
+{
+	return running <= ROWS_MULTIPLE
+		       ? running
+		       : (running + ROWS_MULTIPLE - 1) / ROWS_MULTIPLE * ROWS_MULTIPLE;
+}
+
 int jm_served_shape(int step_tokens, int running, int64_t request_tokens, struct jm_step_shape *ret,
 	struct jm_err *err)
 {
 	int64_t each = (request_tokens - 1 + JM_PAGE_TOKENS - 1) / JM_PAGE_TOKENS;
 
 	*ret = (struct jm_step_shape){
-		.tokens = step_tokens, .requests = running, .pages_each = each ? each : 1};
+		.tokens = step_tokens, .requests = places(running), .pages_each = each ? each : 1};
 	if (step_tokens >= running)
 		return 0;
 	return jm_err_set(err, JM_EUSAGE,

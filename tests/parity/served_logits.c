@@ -7,7 +7,8 @@
  *
  * FROM: a folder with config.json and safetensors of a LLaMA. Each byte of TEXT is a token. LOGITS:
  * raw f64, a row for each. f8e4m3: keys and values are kept in that. pieces: not in a single step,
- * but in steps of 1 to 7 rows; all pages of the cache hold NaN before.
+ * but in steps of 1 to 7 rows, whose last block computes 8 rows alone; all pages of the cache hold
+ * NaN before.
  */
 #include <math.h>
 #include <stdio.h>
@@ -19,7 +20,8 @@
 #include "workloads/parts/weights_config.h"
 #include "workloads/parts/weights_load.h"
 
-#define MOST 4096
+#define MOST  4096
+#define PIECE 8 /* rows of a piece at most, and one more */
 
 static struct jm_err err;
 
@@ -109,13 +111,13 @@ static void serve(
 	write_logits(p, rows, f);
 }
 
-/* A step of n rows, of which each is the last of a request that has no other rows but for the first
- * one. */
-static struct jm_program *plan(
-	const struct jm_training *t, int64_t n, bool narrow_cache, struct jm_device *device)
+/* A step of n rows, of which each of the first `requests` is the last of a request, which has no
+ * other rows but for the first one. */
+static struct jm_program *plan(const struct jm_training *t, int64_t n, int64_t requests,
+	bool narrow_cache, struct jm_device *device)
 {
 	const struct jm_step_shape shape = {.tokens = n,
-		.requests = n,
+		.requests = requests,
 		.pages = (n + JM_PAGE_TOKENS - 1) / JM_PAGE_TOKENS,
 		.pages_each = (n + JM_PAGE_TOKENS - 1) / JM_PAGE_TOKENS,
 		.narrow_cache = narrow_cache,
@@ -167,7 +169,7 @@ int main(int argc, char **argv)
 	check(jm_device_open(argv[1], 1, &device, &err));
 	n = (int)fread(text, 1, sizeof(text), f);
 	fclose(f);
-	p = plan(&t, n, narrow, &device);
+	p = plan(&t, n, pieces && n > PIECE ? PIECE : n, narrow, &device);
 	g = p->graph;
 	load(p, &t, argv[3]);
 	feed_pages(p);

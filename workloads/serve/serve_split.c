@@ -45,7 +45,7 @@ void jm_serve_split_piece(
 	const struct serve *s, const struct jm_piece *piece, struct jm_serve_flight *f)
 {
 	const struct jm_request *r = jm_scheduler_request(s->scheduler, piece->request);
-	const struct jm_serve_row_flops *of = &s->row_flops;
+	const struct jm_serve_row_flops *of = &s->row_flops[f->size];
 	double n = piece->n, keys = n * piece->from + n * (n + 1) / 2; /* a row sees itself, too */
 	double flops = n * of->row + keys * of->key + (piece->makes ? of->made : 0);
 

@@ -42,6 +42,7 @@ struct jm_serve_made {
 struct jm_serve_flight {
 	struct jm_serve_made *made; /* [running]: of each slot */
 	int64_t begin_ns, rows;
+	int size;			     /* its program */
 	int pieces, pages;		     /* pages: in use */
 	int ends;			     /* requests whose last token it makes */
 	bool more;			     /* requests are unfinished after it */
@@ -51,7 +52,8 @@ struct jm_serve_flight {
 	double cached;
 };
 
-/* FLOPs of a row of a step: of its products, for each key that it sees, and if it makes a token. */
+/* FLOPs of a row of a step: of products that all rows need, for each key that it sees, and what is
+ * added if it makes a token. */
 struct jm_serve_row_flops {
 	double row, key, made;
 };
@@ -86,7 +88,7 @@ struct serve {
 	struct jm_serve_share *share;  /* [world]: of each rank; NULL = one alone */
 	struct jm_answers *all;	       /* the same, or of one rank those of `load` */
 	struct jm_serve_usage usage;
-	struct jm_serve_row_flops row_flops;
+	struct jm_serve_row_flops row_flops[JM_SERVED_SIZES]; /* of each size of a step */
 	struct jm_serve_timed *timed; /* [n_timed], of serve_split.h; NULL = none are kept */
 	int n_timed;
 	uint64_t timed_mask; /* steps are kept whose random bits are 0 in it */

@@ -14,7 +14,8 @@
 
 int jm_serve_steps_open(struct serve *s, struct jm_err *err)
 {
-	s->row_flops = jm_serve_row_flops(s->served.program[0]->graph);
+	for (int i = 0; i < s->served.n_programs; i++)
+		s->row_flops[i] = jm_serve_row_flops(s->served.program[i]->graph);
 	s->ahead = isnan(s->ahead_wanted) ? s->simulated || jm_device_is_async(&s->device)
 					  : (int)s->ahead_wanted;
 	for (int i = 0; i < JM_SERVE_FLIGHTS; i++) {
@@ -104,11 +105,12 @@ static int launch(struct serve *s, const struct jm_piece *piece, int n, struct j
 	f->pieces = n;
 	f->flops_prompts = f->flops_answers = f->answers = 0;
 	f->cached = 0;
+	f->rows = lay_out(s, piece, n);
+	f->size = jm_served_program(&s->served, f->rows);
 	for (int i = 0; i < n; i++) {
 		jm_serve_split_piece(s, &piece[i], f);
 		f->cached += piece[i].from + 2 * piece[i].n;
 	}
-	f->rows = lay_out(s, piece, n);
 	f->pages = s->pages - jm_scheduler_free_pages(s->scheduler);
 	code = s->simulated ? 0 : jm_served_launch(&s->served, f->rows, err);
 	if (!code)

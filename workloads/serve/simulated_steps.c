@@ -133,9 +133,9 @@ static double weight_bytes(const struct jm_graph *g)
 /* Rows of padding are multiplied like others. */
 static double flops_of(const struct serve *s, const struct jm_serve_flight *f)
 {
-	int size = s->served.size[jm_served_program(&s->served, f->rows)];
+	double padding = (double)(s->served.size[f->size] - f->rows);
 
-	return f->flops_prompts + f->flops_answers + (double)(size - f->rows) * s->row_flops.row;
+	return f->flops_prompts + f->flops_answers + padding * s->row_flops[f->size].row;
 }
 
 static double bytes_of(const struct serve *s, const struct jm_serve_flight *f)
