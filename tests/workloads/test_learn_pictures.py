@@ -92,6 +92,13 @@ def test_evaluation_does_not_depend_on_the_batch(folders):
     assert all(abs(e["loss"] - found[0]["loss"]) < 1e-4 for e in found)
 
 
+def test_a_step_of_several_epochs_is_refused(folders):
+    def steps(batch, *more, status=0):
+        return run(folders, "--epochs", 1, *more, status=status, model=[batch if word == 7 else word for word in NARROW])
+    assert "A step takes 31 samples, but an epoch of" in steps(31, status=FAILED)["reason"]
+    assert steps(30)["steps"] == 1 and steps(31, "--epoch-steps", 2)["steps"] == 2
+
+
 def test_skips_and_counts_damaged_files(folders):
     (folders / "train" / "red" / "x.jpg").write_text("no picture")
     (folders / "val" / "blue" / "x.png").write_bytes(b"")

@@ -354,14 +354,28 @@ static void say_data(struct train *s)
 		what, set->path);
 }
 
+/* samples: of a step. The last step of an epoch goes on with the next one; a step of several epochs
+ * would be none. */
+static int check_epoch(const struct train *s, int64_t samples, struct jm_err *err)
+{
+	const struct jm_data_set *set = &s->pictures.set;
+
+	if (!s->work->by_epochs || samples <= set->n)
+		return 0;
+	return jm_err_set(err, JM_EUSAGE,
+		"A step takes %lld samples, but an epoch of %s has %lld; give a smaller --batch, "
+		"or --epoch-steps for epochs of so many steps.",
+		(long long)samples, set->path, (long long)set->n);
+}
+
 int jm_train_pictures_start(struct train *s, struct jm_err *err)
 {
 	struct jm_train_pictures *p = &s->pictures;
 	int64_t samples =
 		s->training.batch * jm_program_micro_steps(s->program) * jm_work_world(s->work);
-	int code = 0;
+	int code = check_epoch(s, samples, err);
 
-	if (p->decode[0] == 'd')
+	if (!code && p->decode[0] == 'd')
 		code = jm_nvjpeg_open(s->device.props.bus, &p->gpu, err);
 	if (!code)
 		code = open_loader(s, &s->feed, &p->set, &p->loader, err);

@@ -17,6 +17,11 @@ static double parameter(const json_t *parameters, const char *name)
 	return jm_json_real(json_object_get(parameters, name));
 }
 
+bool jm__lengths_by_epochs(const json_t *parameters)
+{
+	return parameter(parameters, "epochs") > 0 && isnan(parameter(parameters, "epoch_steps"));
+}
+
 /* steps: of an epoch. The first one is the warm-up, unless it is the only one or a warm-up (of 0
  * steps) is given. */
 static void set_epochs(const json_t *parameters, struct jm__lengths *l, double steps)
@@ -76,8 +81,7 @@ static int fit_ending(const json_t *parameters, struct jm__lengths *l, struct jm
 int jm__lengths_fit(const json_t *parameters, const struct jm_work *work, struct jm__lengths *l,
 	struct jm_err *err)
 {
-	if (parameter(parameters, "epochs") > 0 && isnan(parameter(parameters, "epoch_steps")) &&
-		work->epoch_steps)
+	if (jm__lengths_by_epochs(parameters) && work->epoch_steps)
 		set_epochs(parameters, l, (double)work->epoch_steps);
 	return work->may_end ? fit_ending(parameters, l, err) : 0;
 }

@@ -14,6 +14,8 @@ struct jm__lengths {
 };
 
 /* What the parameters of a case say. */
+/* Is the length --epochs without --epoch-steps? */
+bool jm__lengths_by_epochs(const json_t *parameters);
 void jm__lengths_read(const json_t *parameters, struct jm__lengths *l, struct jm_err *err);
 /* Behind setup: epochs of the data that is learnt; work that ends by itself has no warm-up unless
  * one is given. */

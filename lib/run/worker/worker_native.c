@@ -159,6 +159,7 @@ static int setup(struct jm__worker *w, struct native *n, struct jm_err *err)
 		.selftest_s = selftest_of(w),
 		.warm_s = n->length.warm_s,
 		.steady_s = n->length.seconds,
+		.by_epochs = jm__lengths_by_epochs(p),
 		.kept = (pid_t)json_integer_value(kept),
 		.keep = kept ? keep : NULL,
 		.keep_arg = w,
