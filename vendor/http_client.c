@@ -5,6 +5,7 @@
 #include "base/clock.h"
 
 #include <errno.h>
+#include <math.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -440,7 +441,8 @@ static int judge(const struct jm_http_client *c, const char *path, CURLcode rc, 
 	struct jm_err *err)
 {
 	if (rc)
-		return jm_err_set(err, JM_ENOENT, "%s does not answer: %s.", c->url,
+		return jm_err_set(err, JM_ENOENT,
+			"%s does not answer: %s; check the URL, and that its server runs.", c->url,
 			c->call.curl_easy_strerror(rc));
 	if (status == 401 || status == 403)
 		return jm_err_set(err, JM_EPERM, "%s answers %s with status %ld: %s.", c->url,
@@ -468,7 +470,8 @@ static int get(
 	}
 	c->call.curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, jm_curl_take);
 	c->call.curl_easy_setopt(easy, CURLOPT_WRITEDATA, ret);
-	c->call.curl_easy_setopt(easy, CURLOPT_TIMEOUT, (long)CONNECT_S);
+	c->call.curl_easy_setopt(
+		easy, CURLOPT_TIMEOUT_MS, (long)(1e3 * fmin(CONNECT_S, c->o.silence_s)));
 	rc = c->call.curl_easy_perform(easy);
 	c->call.curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
 	c->call.curl_easy_cleanup(easy);

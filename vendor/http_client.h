@@ -52,8 +52,8 @@ int jm_http_client_post(struct jm_http_client *c, const char *path, const char *
 /* Waits until something comes or the time is over, or a hundredth of a second; calls bytes and end.
  */
 int jm_http_client_poll(struct jm_http_client *c, int64_t most_ns, struct jm_err *err);
-/* The text at that path, of 4 MiB at most; waits for it, at most 10 s. The caller frees it; NULL =
- * none, with the reason. */
+/* The text at that path, of 4 MiB at most; waits for it, at most 10 s, or silence_s if that is
+ * less. The caller frees it; NULL = none, with the reason. */
 char *jm_http_client_get_text(struct jm_http_client *c, const char *path, struct jm_err *err);
 /* The JSON object at that path; waits for it. The caller owns it; NULL = none, with the reason.
  * JM_ENOENT: nothing answers; JM_EPERM: it wants a key, or another one. */

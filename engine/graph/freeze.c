@@ -74,9 +74,10 @@ int jm_freeze_check(const struct jm_graph *g, const char *model, struct jm_err *
 	while (next_pattern(&list, pattern))
 		if (!count_fits(g, pattern))
 			return jm_err_set(err, JM_EUSAGE,
-				"--freeze: no parameter of %s has a name like '%.100s'; 'joulemark "
-				"describe %s --graph' prints them.",
-				model, pattern, model);
+				"--freeze: no parameter of %s has a name like '%.100s'; "
+				"'joulemark describe' with --graph and the same options prints "
+				"their names.",
+				model, pattern);
 	if (jm_freeze_parameters(g, &bytes) < jm_graph_parameters(g))
 		return 0;
 	return jm_err_set(err, JM_EUSAGE,

@@ -111,8 +111,8 @@ int jm_served_shape(int step_tokens, int running, int64_t request_tokens, struct
 	if (step_tokens >= running)
 		return 0;
 	return jm_err_set(err, JM_EUSAGE,
-		"A step of %d tokens cannot serve %d requests; give --step-tokens at least as "
-		"large as --running.",
+		"A step of %d tokens cannot serve %d requests; give more --step-tokens or fewer "
+		"--running.",
 		step_tokens, running);
 }
 

@@ -113,6 +113,13 @@ def test_one_request_alone_has_known_rows_and_pages():
     assert s["padding"] == pytest.approx(3 / 11) and s["goodput"] is None and s["requests_preempted"] == 0
 
 
+def test_one_request_alone_needs_no_step_of_many_rows():
+    """Fewer rows than --running, of which only one is under way."""
+    r = one(*SERVE, "--device", "ref", "--steps", "12", "--arrival", "single", "--input-tokens", "5", "--output-tokens", "3",
+            "--step-tokens", "2")
+    assert r["serving"]["mean_running"] == pytest.approx(1) and r["serving"]["requests_done"] >= 2 and r["verified"] is True
+
+
 def test_window_of_closed_lies_between_the_running_th_first_token_and_the_last_but_running(tmp_path):
     r, rows, tokens = served(tmp_path, "--device", "ref", "--steps", "200", "--arrival", "closed", "--running", "3",
                              "--input-tokens", "2", "--output-tokens", "1:6")

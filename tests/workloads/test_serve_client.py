@@ -177,6 +177,14 @@ def test_a_server_is_started_and_ended(tmp_path):
         assert s.connect_ex(("127.0.0.1", port)) != 0
 
 
+def test_a_server_that_says_nothing_is_not_waited_for_longer_than_its_silence():
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        begin = time.monotonic()
+        r = jm(*CLIENT, "--url", f"http://127.0.0.1:{mute.getsockname()[1]}", "--silence", "200ms", "--seconds", "1")
+    assert r.returncode != 0 and "does not answer" in r.stdout + r.stderr and "its server runs" in r.stdout + r.stderr
+    assert time.monotonic() - begin < 9
+
+
 @pytest.mark.parametrize("options, word", [
     (["--url", "ftp://127.0.0.1"], "no URL"), (["--url", "http://127.0.0.1:1"], "does not answer"),
     (["--url", "http://127.0.0.1:1", "--start", "exit 3"], "status 3"),

@@ -474,6 +474,9 @@ static int serve_setup(struct jm_work *work, void **ret_state, struct jm_err *er
 	JM_FILL(work->options, s);
 	s->work = work;
 	s->running = s->load.answers.running;
+	/* one request is under way; the other places only shorten its check */
+	if (s->load.arrivals.kind == ARRIVE_SINGLE && s->running > s->step_tokens)
+		s->running = s->step_tokens;
 	*ret_state = s;
 	code = prepare(s, err);
 	if (!code && s->phase == JM_SERVE_DECODE)
