@@ -102,6 +102,8 @@ enum {
 		2, /* concerns one call, and not what is run: it is no key of a plan file */
 	JM_OPTION_OF_WORK = 4,	  /* of workloads and models only */
 	JM_OPTION_OF_COMMAND = 8, /* of outside commands only */
+	JM_OPTION_WRITES =
+		32, /* of a workload: names a file that it writes, which changes nothing else */
 	JM_OPTION_COMMAS =
 		16, /* of a workload: commas are part of the value; only a list of a plan file is swept */
 };

@@ -6,6 +6,7 @@
 #include "base/text/number.h"
 #include "report/format/text.h"
 #include "result/case_id.h"
+#include "run/workload.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -130,8 +131,10 @@ static int add_knobs(struct jm_grouping *g, const json_t *record, struct jm_err 
  * command may have the same names. */
 static bool is_output(const json_t *record, const char *key)
 {
-	return *jm_json_text(record, "workload") &&
-	       (!strcmp(key, "requests-csv") || !strcmp(key, "answers") || !strcmp(key, "save"));
+	const struct jm_workload *w = jm_workload_find(jm_json_text(record, "workload"), NULL);
+	const struct jm_option *option = w ? jm_option_find(w->options, key) : NULL;
+
+	return option && option->use & JM_OPTION_WRITES;
 }
 
 /* Of a parameter that is recorded as a bare number. */

@@ -368,6 +368,16 @@ def test_variables_of_a_command_are_not_options_of_native_work(tmp_path):
     assert labels == ["save x, size 0", "save x, size 1", "save y, size 0", "save y, size 1"]
 
 
+@pytest.mark.parametrize("workload, option", [
+    ("train", "save"), ("train", "checkpoint"), ("serve", "answers"), ("serve", "requests-csv"), ("serve-client", "requests-csv")])
+def test_a_file_that_a_run_writes_makes_no_setting_of_its_own(tmp_path, workload, option):
+    rows = records("h200x4")[:2]
+    for i, r in enumerate(rows):
+        r.update(command=None, workload=workload, settings=[])
+        r["case"].update(parameters={"options": {option: "xy"[i]}, "settings": {}}, repeat=1, reference=False)
+    assert [p["label"] for p in summary(write(tmp_path, rows))["series"][0]["points"]] == ["all"]
+
+
 def test_two_commands_are_two_series(tmp_path):
     rows = records("h200x4")[:4]
     for i, r in enumerate(rows):
