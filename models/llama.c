@@ -141,9 +141,10 @@ static struct jm_tensor *ending(
 	return jm_graph_linear(g, x, jm_graph_ends_block(g, w), NULL);
 }
 
-/* Before the output projection. flat: NULL = whole sequences, whose positions count from 0 */
+/* Before the output projection. flat: NULL = whole sequences, whose positions count from 0.
+ * wanted_alone: of the rows whose logits are wanted. */
 static struct jm_tensor *attention(struct jm_graph *g, struct jm_tensor *x,
-	const struct jm_llama *d, const struct jm_flat *flat)
+	const struct jm_llama *d, const struct jm_flat *flat, bool wanted_alone)
 {
 	struct jm_tensor *h = norm(g, x, d, "attn_norm.weight");
 	int heads = (int)jm_graph_share(g, d->heads, "heads");
@@ -152,7 +153,8 @@ static struct jm_tensor *attention(struct jm_graph *g, struct jm_tensor *x,
 
 	h = linear(g, h, d->hidden, 3, part, "attn.qkv.weight");
 	if (flat)
-		return jm_graph_attention_pages(g, h, flat, heads, kv_heads, d->rotary);
+		return jm_graph_attention_pages(
+			g, h, flat, heads, kv_heads, d->rotary, wanted_alone);
 	return jm_graph_attention(
 		g, jm_graph_rope(g, h, heads, kv_heads, d->rotary), heads, kv_heads, true);
 }
@@ -187,12 +189,12 @@ static struct jm_tensor *blocks(struct jm_graph *g, struct jm_tensor *x, const s
 	struct jm_tensor *h;
 
 	for (int64_t i = 0; i < d->layers; i++) {
+		bool fewer = i == d->layers - 1 && spares_rows(flat);
+
 		jm_graph_scope(g, "h%lld.", (long long)i);
-		h = attention(g, x, d, flat);
-		if (i == d->layers - 1 && spares_rows(flat)) {
-			h = jm_graph_rows(g, h, flat->last);
+		h = attention(g, x, d, flat, fewer);
+		if (fewer)
 			x = jm_graph_rows(g, x, flat->last);
-		}
 		h = ending(g, h, d->heads * d->head, d->hidden, "attn.out.weight");
 		x = jm_graph_add(g, x, h);
 		x = jm_graph_add(g, x, feed_forward(g, x, d));
@@ -256,7 +258,7 @@ static int llama_step(struct jm_graph *g, const struct jm_values *v,
 
 	(void)err;
 	x = blocks(g, x, &d, &flat);
-	if (!spares_rows(&flat))
+	if (shape->requests == shape->tokens)
 		x = jm_graph_rows(g, x, flat.last);
 	x = norm(g, x, &d, "norm.weight");
 	*ret_logits = jm_graph_linear(g, x, output(g, table, &d), NULL);

@@ -230,10 +230,16 @@ static bool may_be_f8(const struct jm_node *n, int in, int out)
 	return is_linear(n) && (in == 0 || in == 1) && cpu_is_f8(n->in[!in]);
 }
 
-/* Its result is i32. */
-static bool makes_ids(enum jm_op op)
+/* Rows of i32 are copied, as those of any type. */
+static bool takes_ids(const struct jm_node *n)
 {
-	return op == JM_OP_SAMPLE || op == JM_OP_MADE_IDS;
+	return n->op == JM_OP_ROWS && n->in[0]->type == JM_I32;
+}
+
+/* Its result is i32. */
+static bool makes_ids(const struct jm_node *n)
+{
+	return n->op == JM_OP_SAMPLE || n->op == JM_OP_MADE_IDS || takes_ids(n);
 }
 
 static int check_node(const struct jm_node *node, struct jm_err *err)
@@ -241,13 +247,13 @@ static int check_node(const struct jm_node *node, struct jm_err *err)
 	int ret = check_product(node, err);
 
 	for (int i = 0; !ret && i < node->n_in; i++) {
-		if (types[node->op].ids >> i & 1 ||
+		if (types[node->op].ids >> i & 1 || takes_ids(node) ||
 			(cpu_is_f8(node->in[i]) && may_be_f8(node, i, -1)))
 			continue;
 		ret = check_tensor(node, node->in[i], !(types[node->op].in >> i & 1), err);
 	}
 	for (int i = 0; !ret && i < node->n_out; i++)
-		if (!makes_ids(node->op) && (!cpu_is_f8(node->out[i]) || !may_be_f8(node, -1, i)))
+		if (!makes_ids(node) && (!cpu_is_f8(node->out[i]) || !may_be_f8(node, -1, i)))
 			ret = check_tensor(
 				node, node->out[i], !(types[node->op].out >> i & 1), err);
 	return ret;

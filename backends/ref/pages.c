@@ -148,7 +148,7 @@ void jm_ref_attention_pages(const struct jm_node *n, double *const *in, double *
 
 void jm_ref_rows(const struct jm_node *n, double *const *in, double *const *out)
 {
-	int64_t width = jm_tensor_width(n->out[0]);
+	int64_t width = jm_tensor_count(n->out[0]) / n->out[0]->dim[0];
 
 	(void)in;
 	(void)out;

@@ -5,7 +5,7 @@
     bench/gpu/serve.py joulemark [--out docs/speed_serving.json] [--seconds 60] [--again] [--rows ROW...]
 
 Random weights and tokens; rows that --out has, of whatever card, are not measured again without --again, which replaces those of the
-same card. `limit` is what an H100 80GB (700 W)
+same card. Prompts of the rows `ttft` arrive at random with pauses between them, so that each finds the GPU idle. `limit` is what an H100 80GB (700 W)
 cannot exceed: the larger of bytes / 3.0 TB/s and FLOPs / 740 TFLOP/s (attention 500), with 15.0 GB of weights for a step and
 128 KiB of keys and values for a token; in fp8, whose rows have a cache in 8 bits too, 1,400 TFLOP/s (attention 700), 8.0 GB and
 64 KiB. `aim`: for tokens per second 1.1 times the best published figure (NVIDIA TensorRT-LLM 0.15, perf-overview.md; ML.ENERGY
@@ -24,15 +24,15 @@ MODEL = "llama3-8b"
 
 class Row:
     def __init__(self, name, given, produced, running, limit, aim, key="throughput", joules=None, step=2048, arrival="closed",
-                 precision="bf16"):
+                 rate=None, precision="bf16"):
         self.name, self.given, self.produced, self.running, self.precision = name, given, produced, running, precision
-        self.limit, self.aim, self.key, self.joules, self.step, self.arrival = limit, aim, key, joules, step, arrival
+        self.limit, self.aim, self.key, self.joules, self.step, self.arrival, self.rate = limit, aim, key, joules, step, arrival, rate
 
     def command(self, joulemark, seconds, out):
         # the prompts of the first requests, and as many steps as an answer has tokens
-        warmup = 8 if self.arrival == "single" else self.produced + self.running * self.given // self.step
+        warmup = 8 if self.arrival != "closed" else self.produced + self.running * self.given // self.step
         return [joulemark, "run", "serve", "--model", MODEL, "--device", "cuda:0", "--precision", self.precision, "--arrival", self.arrival,
-                "--running", str(self.running), "--input-tokens", str(self.given), "--output-tokens", str(self.produced),
+                *(["--rate", str(self.rate)] if self.rate else []), "--running", str(self.running), "--input-tokens", str(self.given), "--output-tokens", str(self.produced),
                 "--context", str(-(-(self.given + self.produced) // 1024) * 1024), "--step-tokens", str(self.step),
                 "--kv", "f8e4m3" if self.precision == "fp8" else "auto", "--warmup", str(warmup), "--seconds", str(seconds), f"--json={out}"]
 
@@ -62,8 +62,8 @@ ROWS = [
     closed(8, 64, 1550, 1340, 0.378), closed(64, 128, 10200, 6450, 0.0985), closed(256, 384, 25600, 11700, 0.0636),
     closed(512, 768, 30500, 13000, 0.0583),
     Row("single", 256, 256, 1, 198, 182, step=256, arrival="single"),
-    Row("ttft-1024", 1024, 2, 1, 0.0199, 0.023, key="ttft", step=1024, arrival="single"),
-    Row("ttft-8192", 8190, 2, 1, 0.190, 0.215, key="ttft", step=8192, arrival="single"),
+    Row("ttft-1024", 1024, 2, 1, 0.0199, 0.023, key="ttft", step=1024, arrival="poisson", rate=2),
+    Row("ttft-8192", 8190, 2, 1, 0.190, 0.215, key="ttft", step=8192, arrival="poisson", rate=0.5),
 ]
 ROWS += [
     fp8("128/128", 46700, 31200, 2048, 4096), fp8("128/2048", 35400, 25000, 480, 512), fp8("500/2000", 27200, 19500, 408, 512),

@@ -160,6 +160,19 @@ static void rows(struct kit *k, const struct types *t, const struct shape *d, bo
 	backend_node(k, JM_OP_ROWS, OPS(x, at), &y, 0);
 }
 
+/* Of a vector of numbers. */
+static void rows_of_vector(struct kit *k, const struct types *t, const struct shape *d, bool flag)
+{
+	struct jm_tensor *x = kit_ids(k, 50, 1, DIMS(d->s)), *at = kit_ids(k, d->s, 1, DIMS(d->n));
+	struct jm_tensor *y =
+		jm_graph_tensor(k->graph, JM_CLASS_SCALAR, JM_I32, 1, DIMS(d->n), "rows");
+
+	(void)t;
+	(void)flag;
+	jm_graph_node(k->graph, JM_OP_ROWS, OPS(x, at), &y);
+	k->result[k->n_results++] = y; /* which the host reads as it is */
+}
+
 static void made_ids(struct kit *k, const struct types *t, const struct shape *d, bool flag)
 {
 	int slots = (int)d->n;
@@ -223,6 +236,7 @@ const struct backend_case backend_pages_cases[] = {
 	{"attention-pages fast f8", attention_fast_f8},
 	{"attention-pages short", attention_short},
 	{"rows", rows},
+	{"rows of a vector", rows_of_vector},
 	{"made-ids", made_ids},
 	{"linear, few rows", linear_few},
 	{"sample", sample},

@@ -41,9 +41,11 @@ static struct jm_tensor *paged_node(struct jm_graph *g, enum jm_op op, struct jm
 }
 
 struct jm_tensor *jm_graph_attention_pages(struct jm_graph *g, struct jm_tensor *qkv,
-	const struct jm_flat *flat, int heads, int kv_heads, struct jm_rotary rotary)
+	const struct jm_flat *flat, int heads, int kv_heads, struct jm_rotary rotary,
+	bool wanted_alone)
 {
-	struct jm_tensor *keys, *values, *q, *y;
+	struct jm_tensor *keys, *values, *q, *y, *position = flat->position;
+	struct jm_tensor *request = flat->request;
 	union jm_attr attr = {.pages = {.heads = heads, .kv_heads = kv_heads, .rotary = rotary}};
 	int64_t head, tokens = flat->shape.tokens;
 	const int64_t *cache;
@@ -57,22 +59,29 @@ struct jm_tensor *jm_graph_attention_pages(struct jm_graph *g, struct jm_tensor 
 	keys = jm_graph_tensor(g, JM_CLASS_STATE, kept, 4, cache, "cache.keys");
 	values = jm_graph_tensor(g, JM_CLASS_STATE, kept, 4, cache, "cache.values");
 	q = jm_graph_tensor(g, JM_CLASS_ACT, g->compute, 3, DIMS(1, tokens, heads * head), "q");
-	y = jm_graph_tensor(g, JM_CLASS_ACT, g->compute, 3, DIMS(1, tokens, heads * head), "y");
-	q = paged_node(g, JM_OP_CACHE_WRITE,
-		OPS(qkv, flat->position, flat->request, flat->page, keys, values),
+	q = paged_node(g, JM_OP_CACHE_WRITE, OPS(qkv, position, request, flat->page, keys, values),
 		OPS(q, keys, values), &attr);
+	if (wanted_alone) {
+		q = jm_graph_rows(g, q, flat->last);
+		position = jm_graph_rows(g, position, flat->last);
+		request = jm_graph_rows(g, request, flat->last);
+	}
+	if (!q)
+		return NULL;
+	y = jm_graph_tensor(g, JM_CLASS_ACT, g->compute, q->rank, q->dim, "y");
 	return paged_node(g, JM_OP_ATTENTION_PAGES,
-		OPS(q, flat->position, flat->request, flat->page, keys, values), OPS(y), &attr);
+		OPS(q, position, request, flat->page, keys, values), OPS(y), &attr);
 }
 
 struct jm_tensor *jm_graph_rows(struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *at)
 {
 	struct jm_tensor *y;
+	int rank = x && x->rank == 1 ? 1 : 2;
 
 	if (g->err.code || !jm_layer_fits(g, at->rank == 1, "rows", at))
 		return NULL;
 	y = jm_graph_tensor(
-		g, JM_CLASS_ACT, x->type, 2, DIMS(at->dim[0], jm_tensor_width(x)), "rows");
+		g, JM_CLASS_ACT, x->type, rank, DIMS(at->dim[0], jm_tensor_width(x)), "rows");
 	jm_graph_node(g, JM_OP_ROWS, OPS(x, at), OPS(y));
 	return y;
 }

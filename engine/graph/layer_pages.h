@@ -40,11 +40,13 @@ struct jm_flat jm_graph_flat(struct jm_graph *g, const struct jm_step_shape *sha
 /*
  * qkv c[1,T,(H+2G)D] -> c[1,T,H D]: rotates queries and keys, stores keys and values in the running
  * state "cache.keys" and "cache.values" (in the graph's scope), and attends causally to all that is
- * stored of the row's request.
+ * stored of the row's request. wanted_alone: -> c[R,H D], of the rows in "last".
  */
 struct jm_tensor *jm_graph_attention_pages(struct jm_graph *g, struct jm_tensor *qkv,
-	const struct jm_flat *flat, int heads, int kv_heads, struct jm_rotary rotary);
-/* x[..,C] -> y[R,C], the rows of x whose numbers `at` i32[R] has. */
+	const struct jm_flat *flat, int heads, int kv_heads, struct jm_rotary rotary,
+	bool wanted_alone);
+/* x[..,C] -> y[R,C], the rows of x whose numbers `at` i32[R] has; of a vector, whose rows are its
+ * elements, y[R]. */
 struct jm_tensor *jm_graph_rows(struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *at);
 /*
  * logits[R,V] -> the state "token" of jm_graph_flat: the largest of the first `classes` (0: all),

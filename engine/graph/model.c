@@ -424,7 +424,7 @@ static int declare_step(const struct jm_training *t, const struct jm_step_shape 
 	struct jm_graph *g, struct jm_err *err)
 {
 	struct jm_tensor *logits, *kept;
-	int64_t seq;
+	int64_t seq, classes;
 	int code = t->model->default_seq ? t->model->default_seq(t->dims, &seq, err) : 0;
 
 	if (!code)
@@ -432,9 +432,12 @@ static int declare_step(const struct jm_training *t, const struct jm_step_shape 
 	if (code || g->err.code)
 		return code ? code : jm_err_set(err, g->err.code, "%s", g->err.text);
 	/* padding rows of the vocabulary are no tokens */
-	jm_graph_sample(g, logits,
-		jm_graph_cell(g, jm_graph_cell(g, logits)->producer->in[1])->used, shape->samples);
-	if (shape->keeps_logits) {
+	classes = jm_graph_cell(g, jm_graph_cell(g, logits)->producer->in[1])->used;
+	if (shape->tokens < shape->requests)
+		logits = jm_graph_rows(g, logits, jm_graph_find(g, "last"));
+	if (logits)
+		jm_graph_sample(g, logits, classes, shape->samples);
+	if (logits && shape->keeps_logits) {
 		kept = jm_graph_tensor(g, JM_CLASS_SCALAR, logits->type, 2, logits->dim, "logits");
 		jm_graph_node(g, JM_OP_CAST, &logits, &kept);
 	}

@@ -109,8 +109,9 @@ struct jm_model {
 		struct jm_tensor **ret_loss, struct jm_err *err);
 	/*
 	 * Optional: declares the network as a step of serving, with the inputs of jm_graph_flat,
-	 * and returns the logits c[R,V] of each request's row in "last". Prefill, decode and steps
-	 * that mix them are this one graph. Parameters have the names that `build` gives them.
+	 * and returns the logits, of a linear layer: c[R,V] of each request's row in "last", or
+	 * those of all T rows where T < R. Prefill, decode and steps that mix them are this one
+	 * graph. Parameters have the names that `build` gives them.
 	 */
 	int (*step)(struct jm_graph *g, const struct jm_values *dims,
 		const struct jm_step_shape *shape, struct jm_tensor **ret_logits,

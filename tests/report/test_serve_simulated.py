@@ -39,7 +39,7 @@ def parts_of_step(cap, pieces, size):
     stored = sum(at + 2 * n for at, n in pieces) * TOKEN_BYTES
     seen = sum(n * at + n * (n + 1) / 2 for at, n in pieces)
     all_rows, made = MATRICES - AFTER_KEYS, HIDDEN * VOCAB + AFTER_KEYS
-    flops = 2 * all_rows * size + 4 * HIDDEN * LAYERS * seen + 2 * made * len(pieces)
+    flops = 2 * all_rows * size + 2 * made * len(pieces) + 4 * HIDDEN * ((LAYERS - 1) * seen + sum(at + n for at, n in pieces))
     return (WEIGHT_BYTES + stored) / (1e9 * rate("stream", cap)), flops / (1e12 * rate("product", cap))
 
 

@@ -36,7 +36,8 @@ struct jm_serve_row_flops jm_serve_row_flops(const struct jm_graph *graph)
 		last = last || n->op == JM_OP_ROWS;
 		*(last ? &ret.made : &ret.row) += flops;
 		if (n->op == JM_OP_ATTENTION_PAGES) /* two products of a query's width */
-			ret.key += 4 * (double)jm_tensor_width(n->out[0]);
+			*(last ? &ret.made_key : &ret.key) +=
+				4 * (double)jm_tensor_width(n->out[0]);
 	}
 	return ret;
 }
@@ -47,7 +48,8 @@ void jm_serve_split_piece(
 	const struct jm_request *r = jm_scheduler_request(s->scheduler, piece->request);
 	const struct jm_serve_row_flops *of = &s->row_flops[f->size];
 	double n = piece->n, keys = n * piece->from + n * (n + 1) / 2; /* a row sees itself, too */
-	double flops = n * of->row + keys * of->key + (piece->makes ? of->made : 0);
+	double made = of->made + (piece->from + n) * of->made_key;
+	double flops = n * of->row + keys * of->key + (piece->makes ? made : 0);
 
 	*(piece->from < r->input ? &f->flops_prompts : &f->flops_answers) += flops;
 	f->answers += piece->from < r->input ? 0 : piece->n;

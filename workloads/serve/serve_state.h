@@ -52,10 +52,10 @@ struct jm_serve_flight {
 	double cached;
 };
 
-/* FLOPs of a row of a step: of products that all rows need, for each key that it sees, and what is
- * added if it makes a token. */
+/* FLOPs of a row of a step: of products that all rows need, and for each key that it sees; both of
+ * what is added if it makes a token. */
 struct jm_serve_row_flops {
-	double row, key, made;
+	double row, key, made, made_key;
 };
 
 /* A step that is done. */

@@ -116,7 +116,7 @@ static int run_attention(const struct cpu_dev *dev, const struct cpu_exec *exec,
 static int run_rows(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = exec->node;
-	size_t width = (size_t)jm_tensor_width(n->out[0]) * jm_dtype_bytes(n->out[0]->type);
+	size_t width = n->out[0]->bytes / (size_t)n->out[0]->dim[0];
 	const int32_t *at = n->in[1]->data;
 	const char *x = n->in[0]->data;
 	char *y = n->out[0]->data;

@@ -147,7 +147,7 @@ static int run_rows(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 {
 	const struct jm_node *n = &exec->node[0];
 	struct cuda_rows p = {.rows = n->out[0]->dim[0],
-		.width = jm_tensor_width(n->out[0]),
+		.width = jm_tensor_count(n->out[0]) / n->out[0]->dim[0],
 		.at = n->in[1]->data,
 		.x = cuda_vec(n->in[0]),
 		.y = cuda_vec(n->out[0])};
