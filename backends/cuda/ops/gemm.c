@@ -178,13 +178,17 @@ static uint32_t alignment_of(const struct cuda_matrix *m)
 	return n;
 }
 
+/* Where an algorithm divides a sum into parts, it adds them in f32: parts in a result's 16 bits would
+ * each be rounded. */
 static int prefer(struct cuda_dev *dev, const struct cuda_gemm *g, cublasLtMatmulPreference_t pref,
 	struct jm_err *err)
 {
 	const struct {
 		cublasLtMatmulPreferenceAttributes_t what;
 		uint32_t value;
-	} sides[] = {{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(&g->a)},
+	} wanted[] = {{CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+			      CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE},
+		{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(&g->a)},
 		{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(&g->b)},
 		{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(&g->d)},
 		{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(&g->d)}};
@@ -194,10 +198,10 @@ static int prefer(struct cuda_dev *dev, const struct cuda_gemm *g, cublasLtMatmu
 			CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace),
 		"Choosing an algorithm", err);
 
-	for (size_t i = 0; i < sizeof sides / sizeof *sides && !code; i++)
+	for (size_t i = 0; i < sizeof wanted / sizeof *wanted && !code; i++)
 		code = cuda_lt_check(dev,
 			dev->lt.call.cublasLtMatmulPreferenceSetAttribute(
-				pref, sides[i].what, &sides[i].value, sizeof sides[i].value),
+				pref, wanted[i].what, &wanted[i].value, sizeof wanted[i].value),
 			"Choosing an algorithm", err);
 	return code;
 }
@@ -301,7 +305,7 @@ static int choose(struct cuda_dev *dev, struct cuda_product *p,
 static void write_key(const struct cuda_gemm *g, char *ret, size_t size)
 {
 	const struct cuda_matrix *m[] = {&g->a, &g->b, &g->d};
-	int n = snprintf(ret, size, "gemm/%lld", (long long)g->k);
+	int n = snprintf(ret, size, "product/%lld", (long long)g->k);
 	uint32_t least = ALIGNED;
 	char alignment[16] = "";
 
