@@ -174,8 +174,9 @@ const struct jm_safetensor *jm_safetensors_find(const struct jm_safetensors *s, 
 
 static int wrong_index(const char *index, const char *name, struct jm_err *err, const char *what)
 {
-	return jm_err_set(
-		err, JM_EFORMAT, "Index %s is damaged: tensor '%.100s' %s.", index, name, what);
+	return jm_err_set(err, JM_EFORMAT,
+		"Index %s is damaged: tensor '%.100s' %s; copy the folder again.", index, name,
+		what);
 }
 
 /* The number of the shard, which is opened when it is not open yet. */
@@ -221,7 +222,7 @@ static int check_index(
 		if (!json_object_get(map, s->tensor[i].name))
 			return jm_err_set(err, JM_EFORMAT,
 				"Index %s is damaged: tensor '%.100s' of shard %s is missing in "
-				"it.",
+				"it; copy the folder again.",
 				index, s->tensor[i].name, s->file[s->tensor[i].file].path);
 	return 0;
 }
@@ -235,7 +236,8 @@ static int open_shards(
 
 	if (!json_object_size(map))
 		return jm_err_set(err, JM_EFORMAT,
-			"Index %s is damaged: it has no 'weight_map' with tensors.", index);
+			"Index %s is damaged: it has no 'weight_map' with tensors; copy it again.",
+			index);
 	json_object_foreach((json_t *)map, name, value)
 	{
 		code = shard_of(index, name, value, s, &shard, err);
@@ -256,14 +258,16 @@ static int read_index(const char *index, json_t **ret, struct jm_err *err)
 	if (code)
 		return code;
 	if (bytes > INDEX_MOST)
-		code = jm_err_set(err, JM_EFORMAT, "Index %s is larger than 100 MB.", index);
+		code = jm_err_set(err, JM_EFORMAT,
+			"Index %s is larger than 100 MB, so it is none; copy it again.", index);
 	if (!code)
 		code = read_text(index, fd, 0, bytes, &text, err);
 	close(fd);
 	*ret = code ? NULL : json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &why);
 	free(text);
 	if (!code && !*ret)
-		code = jm_err_set(err, JM_EFORMAT, "Index %s is no JSON: %.100s.", index, why.text);
+		code = jm_err_set(err, JM_EFORMAT, "Index %s is no JSON (%.100s); copy it again.",
+			index, why.text);
 	return code;
 }
 

@@ -184,10 +184,10 @@ static void explain(
 			"steps.");
 	else
 		jm_text_format(out, size,
-			"%s too short for a steady window: the figures are of all requests%s, "
-			"those of the warm-up too, and joules per token are unknown. Measure "
-			"longer.",
-			n == 1 ? "The run was" : "Some runs were", n == 1 ? "" : " of these runs");
+			"%s no steady window, which needs more requests or a longer run: the "
+			"figures are of all requests%s, those of the warm-up too, and joules per "
+			"token are unknown.",
+			n == 1 ? "The run has" : "Some runs have", n == 1 ? "" : " of these runs");
 }
 
 const struct jm_run_tables jm_served = {

@@ -114,6 +114,13 @@ def test_a_config_that_does_not_fit_is_refused(folder, keys, word):
         assert str(folder) in said or word == "divide"
 
 
+@pytest.mark.parametrize("command", [("run", "llama", *TRAIN), SERVE], ids=["train", "serve"])
+def test_weights_without_a_config_are_named(folder, weights, command):
+    """Not the first of the options that the file would give."""
+    assert f"Weights {folder / 'absent'} cannot be opened" in one(*command, "--from", folder / "absent", status=FAILED)["reason"]
+    assert "no config.json with the dimensions of model llama" in one(*command, "--from", weights, status=FAILED)["reason"]
+
+
 def test_what_a_config_may_leave_out(folder):
     change(folder, rope_theta=None, hidden_act=None, rope_scaling={"rope_type": "default"}, head_dim=4)
     assert one(*SERVE, "--from", folder)["status"] == "ok"

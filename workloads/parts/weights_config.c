@@ -106,6 +106,19 @@ static int read_dims(const struct jm_model *model, const struct jm_preset *prese
 	return code;
 }
 
+/* In place of the option that is missing: without a config.json the weights do not give it. */
+static int no_config(const struct jm_model *model, const char *from, struct jm_err *err)
+{
+	*err = (struct jm_err)JM_ERR_INIT;
+	if (access(from, F_OK) != 0)
+		return jm_err_set(err, JM_ENOENT,
+			"Weights %s cannot be opened: %s; check the path.", from, strerror(errno));
+	return jm_err_set(err, JM_EUSAGE,
+		"Weights %s have no config.json with the dimensions of model %s; name a folder "
+		"that has one, a preset, or give all dimensions.",
+		from, model->name);
+}
+
 int jm_weights_dims(const struct jm_model *model, const struct jm_preset *preset, const char *from,
 	const struct jm_values *given, struct jm_values *ret, struct jm_err *err)
 {
@@ -115,8 +128,11 @@ int jm_weights_dims(const struct jm_model *model, const struct jm_preset *preset
 
 	if (!from || !model->config ||
 		snprintf(file, sizeof(file), "%s/config.json", from) >= PATH_MAX ||
-		access(file, F_OK) != 0)
-		return jm_model_dims(model, preset, given, ret, err);
+		access(file, F_OK) != 0) {
+		code = jm_model_dims(model, preset, given, ret, err);
+		return code && from && model->config && !preset ? no_config(model, from, err)
+								: code;
+	}
 	code = read_dims(model, preset, file, dims, err);
 	return code ? code : jm_model_dims(model, &found, given, ret, err);
 }

@@ -2,6 +2,7 @@
 #include "arrivals.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -151,8 +152,8 @@ int jm_arrivals_read(struct jm_arrivals *a, const char *path, struct jm_err *err
 	FILE *f = fopen(path, "r");
 
 	if (!f)
-		return jm_err_set(
-			err, JM_ENOENT, "The file '%s' of --lengths cannot be read.", path);
+		return jm_err_set(err, JM_ENOENT, "The file '%s' of --lengths cannot be read: %s.",
+			path, strerror(errno));
 	code = read_rows(a, f, &line, &why);
 	fclose(f);
 	if (code)
