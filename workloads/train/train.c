@@ -139,9 +139,11 @@ static int not_finite(struct train *s, const char *what, long step, struct jm_er
 			"%g",
 			s->scaler.in_a_row, s->scaler.scale);
 	return jm_err_set(err, JM_ERANGE,
-		"The %s of step %ld%s is not a number or infinite%s: %s; give a smaller --lr or a "
-		"--clip.",
-		what, step + 1, step < s->steps ? ", run again to verify," : "", scaled, where);
+		"The %s of step %ld%s is not a number or infinite%s: %s; %s.", what, step + 1,
+		step < s->steps ? ", run again to verify," : "", scaled, where,
+		strncmp(where, "input", 5) ? "give a smaller --lr or a --clip"
+					   : "correct the data, whose values that are not finite "
+					     "'joulemark data' counts");
 }
 
 static int feed_part(void *arg, int micro, struct jm_err *err)

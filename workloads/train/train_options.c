@@ -8,7 +8,6 @@
 #include "train_parts.h"
 #include "train_pictures.h"
 #include "train_text.h"
-#include "workloads/parts/weights_config.h"
 
 #include <math.h>
 #include <string.h>
@@ -547,13 +546,13 @@ static int choose_model(struct train *s, struct jm_err *err)
 	JM_FILL(s->work->options, s);
 	code = jm_model_find(o->model, &t->model, &preset, err);
 	if (!code)
-		code = jm_weights_dims(t->model, preset, o->from, s->work->options, &s->dims, err);
+		code = jm_train_pictures_open(s, err);
+	if (!code)
+		code = jm_train_pictures_dims(s, preset, err);
 	if (!code)
 		code = jm_precision_set(t, s->work->precision, err);
 	if (!code)
 		code = jm_train_text_check(s, err);
-	if (!code)
-		code = jm_train_pictures_open(s, err);
 	t->dims = &s->dims;
 	jm_train_choose_seat(s);
 	/* a checkpoint needs all moments on one rank, --save all of a mean */

@@ -11,6 +11,7 @@
 #include "data/tokenizer/tokenizer_json.h"
 #include "vendor/nvjpeg.h"
 #include "workloads/parts/memory.h"
+#include "workloads/parts/weights_config.h"
 
 #define MEMORY_SHARE 8 /* of free memory, for batches that are prepared: one of so many parts */
 
@@ -89,7 +90,8 @@ static int check_fields(const struct train *s, const struct jm_data_set *set, st
 }
 
 /* A dimension of the model is what the data set has. */
-static int set_dim(struct train *s, const char *name, int64_t has, struct jm_err *err)
+static int set_dim(const struct train *s, struct jm_values *v, const char *name, int64_t has,
+	struct jm_err *err)
 {
 	const struct jm_values *given = s->work->options;
 	char text[24];
@@ -100,22 +102,22 @@ static int set_dim(struct train *s, const char *name, int64_t has, struct jm_err
 			s->pictures.set.path, (long long)has, name, name,
 			(long long)jm_values_number(given, name), name);
 	snprintf(text, sizeof(text), "%lld", (long long)has);
-	return jm_values_set(&s->dims, name, text, err);
+	return jm_values_set(v, name, text, err);
 }
 
 /* The last layer has as many classes as the data set, and a grid as many points and fields. */
-static int set_dims(struct train *s, struct jm_err *err)
+static int set_dims(const struct train *s, struct jm_values *v, struct jm_err *err)
 {
 	static const char *const points[JM_DATA_AXES] = {"points-x", "points-y", "points-z"};
 	const struct jm_data_set *set = &s->pictures.set;
 	int code = 0;
 
 	if (set->classes && reads(s->training.model, "class"))
-		code = set_dim(s, "classes", set->classes, err);
+		code = set_dim(s, v, "classes", set->classes, err);
 	if (set->axes)
-		code = set_dim(s, "fields", set->channels, err);
+		code = set_dim(s, v, "fields", set->channels, err);
 	for (int a = 0; set->axes && a < JM_DATA_AXES && !code; a++)
-		code = set_dim(s, points[a], a < set->axes ? set->points[a] : 1, err);
+		code = set_dim(s, v, points[a], a < set->axes ? set->points[a] : 1, err);
 	return code;
 }
 
@@ -134,6 +136,21 @@ static int check_classes(const struct train *s, struct jm_err *err)
 	return jm_err_set(err, JM_EUSAGE, "--classes is 1, %s; give --classes 2 or more.", why);
 }
 
+int jm_train_pictures_dims(struct train *s, const struct jm_preset *preset, struct jm_err *err)
+{
+	struct jm_values given;
+	int code = jm_values_copy(s->work->options, &given, err);
+
+	if (code)
+		return code;
+	code = set_dims(s, &given, err);
+	if (!code)
+		code = jm_weights_dims(
+			s->training.model, preset, s->given.from, &given, &s->dims, err);
+	jm_values_done(&given);
+	return code ? code : check_classes(s, err);
+}
+
 /* What is learnt is not held out. */
 static int check_held_out(const struct jm_train_pictures *p, struct jm_err *err)
 {
@@ -142,6 +159,11 @@ static int check_held_out(const struct jm_train_pictures *p, struct jm_err *err)
 	if (!p->set.single || !p->held_out.single || stat(p->data, &a) || stat(p->eval_data, &b) ||
 		a.st_dev != b.st_dev || a.st_ino != b.st_ino)
 		return 0;
+	if (!S_ISDIR(a.st_mode))
+		return jm_err_set(err, JM_EUSAGE,
+			"--eval-data %s names the file of --data, so nothing is held out; give "
+			"another one.",
+			p->eval_data);
 	return jm_err_set(err, JM_EUSAGE,
 		"--eval-data %s names the pictures of --data, which has no parts such as train and "
 		"val, so none are held out; give a DIR of other pictures, or move the classes into "
@@ -183,9 +205,7 @@ int jm_train_pictures_open(struct train *s, struct jm_err *err)
 	struct jm_train_pictures *p = &s->pictures;
 	int code = check_options(s, err);
 
-	if (!code && !p->data)
-		return check_classes(s, err);
-	if (code)
+	if (code || !p->data)
 		return code;
 	code = jm_data_set_open(p->data, JM_PART_TRAIN, &p->set, err);
 	if (!code)
@@ -201,9 +221,7 @@ int jm_train_pictures_open(struct train *s, struct jm_err *err)
 	p->each_epoch = p->eval_data && !s->eval.every;
 	if (p->each_epoch)
 		s->eval.every = 1; /* until the steps of an epoch are known */
-	if (!code)
-		code = set_dims(s, err);
-	return code ? code : check_classes(s, err);
+	return code;
 }
 
 /* ---- loaders --------------------------------------------------------------------------------- */

@@ -154,6 +154,21 @@ def test_foreign_arrays_are_refused(tmp_path, change, sentence):
     assert shown.returncode and sentence.format(path) in " ".join(shown.stderr.split())
 
 
+def test_a_network_without_preset_has_the_fields_and_points_of_the_file(tmp_path):
+    path = write(tmp_path / "a.h5", samples(0, shape=(3, 8, 8)))
+    done = jm("run", "fno", "--hidden", 4, "--layers", 1, "--modes-x", 2, "--modes-y", 2, "--device", "cpu", "--source", "null", "--warmup", 0,
+              "--data", path, "--batch", 2, "--steps", 1, "--json", "-")
+    assert done.returncode == 0 and json.loads(done.stdout)["status"] == "ok", done.stderr
+    assert "has 3 fields and --fields is 2; omit --fields" in refused("--data", path, "--fields", 2)
+
+
+def test_a_value_that_is_no_number_is_said(tmp_path):
+    data = samples(0)
+    data["inputs"][:, 0, 1, 2] = numpy.nan
+    path = write(tmp_path / "a.h5", data)
+    assert "was not finite before the step; correct the data" in refused("--data", path, "--batch", 2)
+
+
 def test_other_files_and_models_are_refused(tmp_path):
     path = write(tmp_path / "a.h5", samples(0))
     cut = write(tmp_path / "cut.h5", samples(0))
@@ -162,7 +177,7 @@ def test_other_files_and_models_are_refused(tmp_path):
     (tmp_path / "text.h5").write_text("no HDF5")
     for words, sentence in [
             (("--data", cut), "cannot be read as HDF5"), (("--data", tmp_path / "text.h5"), "cannot be read as HDF5"),
-            (("--data", path, "--eval-data", path), "none are held out"),
+            (("--data", path, "--eval-data", path), "names the file of --data, so nothing is held out; give another one."),
             (("--data", path, "--eval-data", other, "--batch", 2), "differ in number or points"),
             (("--data", path, "--eval-data", write(tmp_path / "b.h5", samples(1)), "--batch", 10), "give --batch 9 or less"),
             (("--data", path, "--fields", 4), f"has {FIELDS} fields and --fields is 4"),
