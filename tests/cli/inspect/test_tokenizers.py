@@ -12,11 +12,12 @@ from jm import SOURCE, jm
 from packages import python
 
 SCRIPT = """
-import json, pathlib, sys
+import json, pathlib, sys, unicodedata
 sys.path.insert(0, sys.argv[1])
 import kinds
 out, size, seed = pathlib.Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
-texts = [t for t in kinds.fuzzed(seed, size) if t]
+texts = [t for t in kinds.fuzzed(seed, size) if t] + [chr(0x11935) + chr(0x11930)]
+texts += [f"a{chr(c)}{chr(0x334)}b" for c in range(0x110000) if unicodedata.combining(chr(c))]  # normal form C sorts marks
 (out / "texts.jsonl").write_text("".join(json.dumps({"text": t}) + "\\n" for t in texts))
 for kind, make in kinds.KINDS.items():
     t = make()
