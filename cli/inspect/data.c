@@ -292,8 +292,9 @@ const struct jm_command jm_command_data = {
 		"JPEG or PNG files per class (ImageNet's layout) or with captions (metadata.jsonl, "
 		"captions.json or the folders of COCO, NAME.txt), CIFAR's binary files, or "
 		"IDX files "
-		"(MNIST), also compressed; of fields in NAME.h5 it reads all values. It prints "
-		"fields, classes or captions, pictures, sizes "
+		"(MNIST), also compressed, or conversations about pictures (NAME.json, as LLaVA "
+		"lists them); of fields in NAME.h5 it reads all values. It prints "
+		"fields, classes or texts, pictures, sizes "
 		"and damaged "
 		"files of the "
 		"training part; where a folder holds two parts, --held-out shows the other.",

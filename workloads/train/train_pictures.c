@@ -415,10 +415,10 @@ static void note_corrupt(struct train *s, int64_t corrupt)
 
 	if (corrupt)
 		snprintf(s->work->note + n, sizeof(s->work->note) - n,
-			"%s%lld %s of the data could not be read and were skipped; 'joulemark "
-			"data' names them.",
-			n ? " " : "", (long long)corrupt,
-			s->pictures.set.axes ? "samples" : "files");
+			"%s%lld %s%s of the data could not be read and %s skipped; 'joulemark "
+			"data' names what is wrong.",
+			n ? " " : "", (long long)corrupt, s->pictures.set.axes ? "sample" : "file",
+			corrupt == 1 ? "" : "s", corrupt == 1 ? "was" : "were");
 }
 
 /* Of both loaders. */

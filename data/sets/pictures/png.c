@@ -27,6 +27,7 @@ static int png_decode(const char *name, const unsigned char *bytes, size_t n,
 	if (!png_image_begin_read_from_memory(&image, bytes, n))
 		return damaged(name, &image, err);
 	image.format = PNG_FORMAT_RGB;
+	image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB; /* without a gamma, 16 bits are as 8 bits are */
 	code = jm_picture_size(d, name, image.width, image.height, &part, err);
 	if (!code)
 		code = jm_picture_pixels(d, name, (int)image.width, (int)image.height, &p, err);

@@ -181,11 +181,34 @@ static void test_damage_beyond_the_part(void **state)
 	drop(&d);
 }
 
+/* Two pixels of grey, 0x4080 and 0xffff. */
+static void test_sixteen_bits_become_eight_without_a_gamma(void **state)
+{
+	static const unsigned char png[] = {0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0x00,
+		0x00, 0x00, 0x0d, 0x49, 0x48, 0x44, 0x52, 0x00, 0x00, 0x00, 0x02, 0x00, 0x00, 0x00,
+		0x01, 0x10, 0x00, 0x00, 0x00, 0x00, 0x81, 0xd9, 0xfc, 0x15, 0x00, 0x00, 0x00, 0x0d,
+		0x49, 0x44, 0x41, 0x54, 0x78, 0x9c, 0x63, 0x70, 0x68, 0xf8, 0xff, 0x1f, 0x00, 0x05,
+		0x82, 0x02, 0xbf, 0xe3, 0xae, 0x7e, 0x51, 0x00, 0x00, 0x00, 0x00, 0x49, 0x45, 0x4e,
+		0x44, 0xae, 0x42, 0x60, 0x82};
+	struct jm_picture_decoder decoder = {0};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_picture p;
+	int code = jm_picture_decode(&decoder, "a.png", png, sizeof(png), &p, &err);
+
+	(void)state;
+	if (code && strstr(err.text, "built without"))
+		skip();
+	assert_ok(code, err);
+	assert_memory_equal(p.rgb, ((unsigned char[]){64, 64, 64, 255, 255, 255}), 6);
+	jm_picture_decoder_done(&decoder);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_equals_djpeg),
 		cmocka_unit_test(test_parts_equal_djpeg),
-		cmocka_unit_test(test_damage_beyond_the_part)};
+		cmocka_unit_test(test_damage_beyond_the_part),
+		cmocka_unit_test(test_sixteen_bits_become_eight_without_a_gamma)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
