@@ -72,6 +72,80 @@ static void linear_add_gelu_erf(
 	pair(k, jm_graph_node(k->graph, JM_OP_GELU_ERF, &sum, &z), sum, z, keep);
 }
 
+/* Operands of two narrow layers with gelu-erf between, in f32 of many rows; some first layers have
+ * no bias. */
+struct hidden_layer {
+	int64_t rows, from, width, to;
+	struct jm_tensor *x, *in, *in_bias, *out;
+};
+
+static struct hidden_layer hidden_of(struct kit *k, const struct types *t, const struct shape *d)
+{
+	const struct shape many = t->c == JM_F32 ? backend_many_rows(d) : *d;
+	struct hidden_layer h = {.rows = many.b * many.s,
+		.from = d->s % 3 == 0	? 16
+			: d->s % 3 == 1 ? 25
+					: 1 + d->c % 32,
+		.width = d->s % 3 ? 1 + d->n % 60 : 64,
+		.to = 1 + d->n % (d->s % 3 ? 8 : 4)};
+
+	h.x = kit_normal(k, t->c, 0, 1, 2, DIMS(h.rows, h.from));
+	h.in = kit_normal(k, t->c, 0, 0.3, 2, DIMS(h.width, h.from));
+	h.in_bias = d->s % 2 ? kit_normal(k, t->v, 0, 1, 1, DIMS(h.width)) : NULL;
+	h.out = kit_normal(k, t->c, 0, 0.3, 2, DIMS(h.to, h.width));
+	return h;
+}
+
+/* keep: what is between them has another reader. */
+static void hidden(struct kit *k, const struct types *t, const struct shape *d, bool keep)
+{
+	const struct hidden_layer h = hidden_of(k, t, d);
+	struct jm_tensor *bias = kit_normal(k, t->v, 0, 1, 1, DIMS(h.to));
+	struct jm_tensor *open = kit_out(k, t->c, 2, DIMS(h.rows, h.width), NULL);
+	struct jm_tensor *y = kit_out(k, t->c, 2, DIMS(h.rows, h.width), NULL);
+	struct jm_tensor *z = kit_out(k, t->c, 2, DIMS(h.rows, h.to), NULL);
+
+	jm_graph_node(k->graph, JM_OP_LINEAR, OPS(h.x, h.in, h.in_bias), &open);
+	jm_graph_node(k->graph, JM_OP_GELU_ERF, &open, &y);
+	pair(k, jm_graph_node(k->graph, JM_OP_LINEAR, OPS(y, h.out, bias), &z), y, z, keep);
+}
+
+/* Their gradients, with what is between computed again. add: to all results. */
+static void hidden_grad(struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	const struct hidden_layer h = hidden_of(k, t, d);
+	struct jm_tensor *dz = kit_normal(k, t->c, 0, 1, 2, DIMS(h.rows, h.to));
+	struct jm_tensor *wide[4]; /* before and after gelu, and their gradients */
+	struct jm_tensor *d_out = backend_gradient(k, t->a, add, 2, DIMS(h.to, h.width));
+	struct jm_tensor *d_out_bias = backend_result(k, t->v, add, 1, DIMS(h.to));
+	struct jm_tensor *d_in = backend_gradient(k, t->a, add, 2, DIMS(h.width, h.from));
+	struct jm_tensor *d_in_bias = backend_result(k, t->v, add, 1, DIMS(h.width));
+	struct jm_tensor *dx = backend_result(k, t->c, add, 2, DIMS(h.rows, h.from));
+	struct jm_node *first, *act, *wgrad[2], *dgrad;
+
+	for (int i = 0; i < 4; i++)
+		wide[i] = kit_out(k, t->c, 2, DIMS(h.rows, h.width), NULL);
+	first = jm_graph_node(k->graph, JM_OP_LINEAR, OPS(h.x, h.in, h.in_bias), &wide[0]);
+	act = jm_graph_node(k->graph, JM_OP_GELU_ERF, &wide[0], &wide[1]);
+	wgrad[0] = jm_graph_node(
+		k->graph, JM_OP_LINEAR_WGRAD, OPS(dz, wide[1]), OPS(d_out, d_out_bias));
+	jm_graph_node(k->graph, JM_OP_LINEAR_DGRAD, OPS(dz, h.out), &wide[2]);
+	jm_graph_node(k->graph, JM_OP_GELU_ERF_GRAD, OPS(wide[2], wide[0]), &wide[3]);
+	wgrad[1] = jm_graph_node(
+		k->graph, JM_OP_LINEAR_WGRAD, OPS(wide[3], h.x), OPS(d_in, d_in_bias));
+	dgrad = jm_graph_node(k->graph, JM_OP_LINEAR_DGRAD, OPS(wide[3], h.in), &dx);
+	if (!first || !act || !wgrad[0] || !wgrad[1] || !dgrad)
+		return; /* the graph holds the error */
+	first->again = act->again = true;
+	wgrad[0]->accumulate = wgrad[1]->accumulate = add ? JM_ADD_OUT | JM_ADD_WGRAD_DBIAS : 0;
+	dgrad->accumulate = add ? JM_ADD_OUT : 0;
+	kit_read(k, d_out);
+	kit_read(k, d_out_bias);
+	kit_read(k, d_in);
+	kit_read(k, d_in_bias);
+	kit_read(k, dx);
+}
+
 static void linear_silu(struct kit *k, const struct types *t, const struct shape *d, bool keep)
 {
 	linear_act(k, t, d, keep, JM_OP_SILU);
@@ -395,6 +469,8 @@ const struct backend_case backend_group_cases[] = {
 	{"linear + gelu-erf", linear_gelu_erf},
 	{"linear + gelu-erf, narrow", linear_gelu_erf_narrow},
 	{"linear + add + gelu-erf", linear_add_gelu_erf},
+	{"hidden layer", hidden},
+	{"hidden layer's gradients", hidden_grad},
 	{"linear + silu", linear_silu},
 	{"linear + swiglu", linear_swiglu},
 	{"linear-dgrad + gelu-grad", dgrad_gelu_grad},

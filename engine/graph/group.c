@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#define COVER_MAX 4
+#define COVER_MAX 7
 
 /* What is true of a cover: */
 enum {
@@ -15,11 +15,14 @@ enum {
 	/* the gradient of an activation, and that activation, recomputed from the same operand:
 	 * both work elementwise, so that its result may replace the gradient of it */
 	SHARED = 2,
+	/* the gradients of two layers with an activation between, whose first nodes are computed
+	 * again */
+	HIDDEN = 4,
 };
 
 /*
- * Covers: sequences of ops, each of which reads a result of an earlier one or (SHARED) an operand
- * of the one before. Larger covers come first. A result between two nodes of a cover is virtual
+ * Covers: sequences of ops, each of which reads a result of an earlier one or (SHARED, HIDDEN) its
+ * operand. Larger covers come first. A result between two nodes of a cover is virtual
  * unless another node reads it: it has no memory. The comments name it.
  */
 static const struct cover {
@@ -27,6 +30,13 @@ static const struct cover {
 	enum jm_op op[COVER_MAX];
 	unsigned flags;
 } covers[] = {
+	/* what is between the two layers, and its gradients */
+	{7,
+		{JM_OP_LINEAR, JM_OP_GELU_ERF, JM_OP_LINEAR_WGRAD, JM_OP_LINEAR_DGRAD,
+			JM_OP_GELU_ERF_GRAD, JM_OP_LINEAR_WGRAD, JM_OP_LINEAR_DGRAD},
+		HIDDEN},
+	/* what is between the two layers, unless a gradient reads it */
+	{3, {JM_OP_LINEAR, JM_OP_GELU_ERF, JM_OP_LINEAR}, 0},
 	/* the logits and their gradient */
 	{4, {JM_OP_LINEAR, JM_OP_SOFTMAX_XENT, JM_OP_LINEAR_WGRAD, JM_OP_LINEAR_DGRAD}, 0},
 	/* the normalized row; the sum, unless another node reads it */
@@ -169,6 +179,21 @@ static bool begins_pair(const struct jm_graph *g, int k)
 	       jm_node_reads(next, n->out[3]);
 }
 
+/*
+ * Of seven nodes: linear and gelu-erf again; the gradients of the weights and of the input of the
+ * linear after them; gelu-erf's; those of the first linear. True if each reads what it should of
+ * the others.
+ */
+static bool is_hidden_grad(struct jm_node *const *n)
+{
+	const struct jm_tensor *open = n[0]->out[0], *d_open = n[4]->out[0];
+
+	return n[0]->again && n[1]->again && n[1]->in[0] == open && n[2]->in[1] == n[1]->out[0] &&
+	       n[3]->in[0] == n[2]->in[0] && n[4]->in[0] == n[3]->out[0] && n[4]->in[1] == open &&
+	       n[5]->in[0] == d_open && n[5]->in[1] == n[0]->in[0] && n[6]->in[0] == d_open &&
+	       n[6]->in[1] == n[0]->in[1];
+}
+
 static bool has_ops(const struct jm_graph *g, int i, const struct cover *c)
 {
 	for (int k = 0; k < c->n; k++)
@@ -189,6 +214,8 @@ static bool matches(const struct jm_graph *g, int i, int end, const struct cover
 		return false;
 	if (c->flags & SHARED)
 		return shares(g->node[i], g->node[i + 1]);
+	if (c->flags & HIDDEN)
+		return is_hidden_grad(g->node + i);
 	for (int k = 1; k < c->n; k++)
 		if (!follows(g, i, i + k))
 			return false;

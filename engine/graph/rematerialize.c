@@ -7,7 +7,8 @@
  * ones the first in the network, whose results live longest. Some are chosen in any case:
  * activations that the kernel of their gradient can recompute, which reads their operand anyway;
  * images that grow, where only gradients of filters read them (group.c), whose operands are kept
- * instead; and norms that a convolution with a filter for each channel and its gradient apply.
+ * instead; norms that a convolution with a filter for each channel and its gradient apply; and what
+ * is between two layers of few channels, which one kernel each way computes.
  */
 #include "rematerialize.h"
 #include "duplicate_node.h"
@@ -19,6 +20,11 @@
 #include <stdlib.h>
 
 #define NEAR 4 /* nodes; results that are read again within this distance are kept */
+
+/* Of two layers with an activation between, in f32: wider ones cost more time than the traffic. */
+#define HIDDEN_FROM  32 /* channels of the first layer's input, at most */
+#define HIDDEN_WIDTH 128
+#define HIDDEN_TO    8
 
 struct remake {
 	struct jm_graph *g;
@@ -156,10 +162,68 @@ static bool is_normed_again(const struct remake *l, const struct jm_node *n)
 	return true;
 }
 
+/* True if only node `by` of the forward pass reads the result of n, and of the gradients only one,
+ * whose op it is. */
+static bool has_readers(
+	const struct remake *l, const struct jm_node *n, const struct jm_node *by, enum jm_op grad)
+{
+	int id = n->out[0]->id;
+
+	for (int i = n->id + 1; i < by->id; i++)
+		if (jm_node_reads(l->g->node[i], n->out[0]))
+			return false;
+	return l->forward[id] == by->id && l->first[id] >= 0 && l->first[id] == l->last[id] &&
+	       l->g->node[l->first[id]]->op == grad;
+}
+
+/* The first of two narrow layers in f32 if n is the activation between them, and the gradients of
+ * all three follow each other, so that they become a group with both computed again (group.c);
+ * NULL = n is not such an activation. */
+static const struct jm_node *hidden_first(const struct remake *l, const struct jm_node *n)
+{
+	const struct jm_node *first, *second, *const *grad;
+	int f, k;
+
+	if (!l->beside || n->op != JM_OP_GELU_ERF || n->out[0]->type != JM_F32)
+		return NULL;
+	first = jm_graph_cell(l->g, n->in[0])->producer;
+	f = l->forward[n->out[0]->id];
+	k = l->first[n->out[0]->id];
+	if (!first || first->op != JM_OP_LINEAR || first->math != JM_MATH_F32 || f <= n->id ||
+		k < 0 || k + 4 >= l->n_nodes)
+		return NULL;
+	second = l->g->node[f];
+	if (second->op != JM_OP_LINEAR || jm_tensor_width(first->in[0]) > HIDDEN_FROM ||
+		jm_tensor_width(n->out[0]) > HIDDEN_WIDTH ||
+		jm_tensor_width(second->out[0]) > HIDDEN_TO ||
+		!has_readers(l, first, n, JM_OP_GELU_ERF_GRAD) ||
+		!has_readers(l, n, second, JM_OP_LINEAR_WGRAD))
+		return NULL;
+	grad = (const struct jm_node *const *)l->g->node + k;
+	return grad[1]->op == JM_OP_LINEAR_DGRAD && grad[2]->op == JM_OP_GELU_ERF_GRAD &&
+			       grad[3]->op == JM_OP_LINEAR_WGRAD &&
+			       grad[3]->in[1] == first->in[0] && grad[4]->op == JM_OP_LINEAR_DGRAD
+		       ? first
+		       : NULL;
+}
+
+/* True if n makes the input of the first of two such layers: it is kept for their gradients. */
+static bool feeds_hidden(const struct remake *l, const struct jm_node *n)
+{
+	int f = l->forward[n->out[0]->id];
+
+	for (int i = n->id + 1; i < f; i++)
+		if (jm_node_reads(l->g->node[i], n->out[0]))
+			return false;
+	return f > n->id && f + 1 < l->g->n_forward && l->g->node[f]->op == JM_OP_LINEAR &&
+	       hidden_first(l, l->g->node[f + 1]) == l->g->node[f];
+}
+
 /* True for what is chosen whatever the budget. */
 static bool is_free(const struct remake *l, const struct jm_node *n)
 {
-	return runs_beside(l, n) || grows_again(l, n) || is_normed_again(l, n);
+	return runs_beside(l, n) || grows_again(l, n) || is_normed_again(l, n) ||
+	       hidden_first(l, n);
 }
 
 /* A duplicate with separate results and without running state, which is updated only once. */
@@ -189,17 +253,22 @@ static const struct jm_node *first_of_two(const struct remake *l, const struct j
 /* Duplicates the node; only its first result is read. */
 static void make_duplicate(struct remake *l, const struct jm_node *n)
 {
-	const struct jm_node *first = first_of_two(l, n);
+	const struct jm_node *hidden = hidden_first(l, n),
+			     *first = hidden ? hidden : first_of_two(l, n);
 	struct jm_node *before = first ? duplicate(l, first) : NULL, *again = duplicate(l, n);
 	bool normed;
 
 	if (!again || (first && !before))
 		return;
 	normed = is_normed_again(l, n);
-	again->beside = runs_beside(l, n);
+	again->beside = !hidden && runs_beside(l, n);
 	/* the same elements, whether or not they are stored */
-	if (grows_again(l, n) || normed)
+	if (grows_again(l, n) || normed || hidden)
 		jm_graph_cell(l->g, n->out[0])->kept = false;
+	if (hidden) {
+		jm_graph_cell(l->g, first->out[0])->kept = false;
+		rename_reads(l, first->out[0], before->out[0]);
+	}
 	if (normed)
 		again->beside = l->g->node[n->id]->beside = true;
 	if (before)
@@ -214,7 +283,9 @@ static bool pays(const struct remake *l, const struct jm_node *n)
 	bool kept = n->op == JM_OP_QUANTIZE && n->in[0]->class == JM_CLASS_ACT &&
 		    l->last[n->in[0]->id] >= k;
 
-	if (k < 0 || k - l->forward[id] <= NEAR)
+	if (hidden_first(l, n))
+		return true;
+	if (k < 0 || k - l->forward[id] <= NEAR || feeds_hidden(l, n))
 		return false;
 	if (first)
 		return operands_there(l, first, k) && operands_kept(l, first);

@@ -128,20 +128,29 @@ static const char *name_of(const struct jm_node *n)
 	return (n->out[0] ? n->out[0] : n->in[0])->name;
 }
 
+#define NAMED 4 /* nodes of a group; of more, the first two are named */
+
+static void name_group(const struct jm_group *group, char *ret, size_t size)
+{
+	int named = group->n_nodes > NAMED ? 2 : group->n_nodes;
+	size_t used = 0;
+
+	for (int k = 0; k < named && used < size; k++)
+		used += (size_t)snprintf(ret + used, size - used, "%s%s%s", k ? " + " : "",
+			jm_op_name(group->node[k]->op), group->node[k]->again ? " (again)" : "");
+	if (named < group->n_nodes && used < size)
+		snprintf(ret + used, size - used, " + %d more", group->n_nodes - named);
+}
+
 void jm_profile_unit(const struct jm_program *p, int unit, struct jm_profile_line *ret)
 {
 	const struct jm_group *group = &p->unit[unit]->group;
 	double chosen = p->unit[unit]->choice.flops_executed, n = jm_program_times(p, unit);
 	struct jm_profile_line line = {.calls = n, .seconds = NAN};
-	size_t used = 0;
 
-	for (int k = 0; k < group->n_nodes && used < sizeof(line.name); k++) {
-		const struct jm_node *node = group->node[k];
-
-		used += (size_t)snprintf(line.name + used, sizeof(line.name) - used, "%s%s%s",
-			k ? " + " : "", jm_op_name(node->op), node->again ? " (again)" : "");
-		line.flops += n * node->flops_executed;
-	}
+	for (int k = 0; k < group->n_nodes; k++)
+		line.flops += n * group->node[k]->flops_executed;
+	name_group(group, line.name, sizeof(line.name));
 	snprintf(line.what, sizeof(line.what), "%s", name_of(group->node[group->n_nodes - 1]));
 	line.bytes = n * jm_group_bytes(group);
 	if (chosen > 0)

@@ -78,6 +78,16 @@ int kit_parts_select(
 	return n;
 }
 
+static void make_room(struct kit_parts *parts, struct jm_tensor *t)
+{
+	if (!t || !t->is_virtual)
+		return;
+	assert_true(parts->n_inner < JM_GROUP_MAX);
+	parts->inner[parts->n_inner++] = t;
+	t->data = calloc(1, t->bytes);
+	assert_non_null(t->data);
+}
+
 int kit_parts_build(struct kit_parts *parts, void *dev, const struct jm_group *group,
 	const struct jm_choice *choice, struct jm_err *err)
 {
@@ -85,6 +95,8 @@ int kit_parts_build(struct kit_parts *parts, void *dev, const struct jm_group *g
 
 	parts->n = group->n_nodes;
 	for (int i = 0; i < parts->n && !code; i++) {
+		for (int j = 0; j < group->node[i]->n_out; j++)
+			make_room(parts, group->node[i]->out[j]);
 		parts->one[i] = *group;
 		parts->one[i].n_nodes = 1;
 		parts->one[i].node[0] = group->node[i];
@@ -106,4 +118,8 @@ void kit_parts_drop(struct kit_parts *parts, void *dev)
 {
 	for (int i = 0; i < parts->n; i++)
 		jm_backend_ref.drop(dev, parts->exec[i]);
+	for (int i = 0; i < parts->n_inner; i++) {
+		free(parts->inner[i]->data);
+		parts->inner[i]->data = NULL;
+	}
 }

@@ -18,12 +18,13 @@ struct jm_program *kit_plan(
 	const char *const *words, const struct jm_training *how, struct jm_device *device);
 void kit_plan_free(struct jm_program *p);
 
-/* ---- for backends made from ref: a group of one or two nodes as execs of ref, one of each ---- */
+/* ---- for backends made from ref: a group's nodes as execs of ref, one of each ---------------- */
 
 struct kit_parts {
-	struct jm_group one[2];
-	void *exec[2];
-	int n;
+	struct jm_group one[JM_GROUP_MAX];
+	void *exec[JM_GROUP_MAX];
+	struct jm_tensor *inner[JM_GROUP_MAX]; /* virtual results, which get memory of their own */
+	int n, n_inner;
 };
 /* Of the last node, with the largest scratch. Returns the number of choices. */
 int kit_parts_select(

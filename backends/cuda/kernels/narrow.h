@@ -35,8 +35,35 @@ struct cuda_narrow_grad {
 	int parts;
 	float *partial; /* [parts,to,from+1]: scratch */
 };
-int cuda_narrow_grad_parts(int processors, int64_t rows);
+int cuda_narrow_grad_parts(int processors, int64_t rows, int from, int to);
 void cuda_narrow_grad(const struct cuda_narrow_grad *p, cudaStream_t stream);
+/* The sums of the parts of one layer or two. */
+void cuda_narrow_sums(const struct cuda_narrow_grad *p, int layers, cudaStream_t stream);
+
+/* y[rows,to] = gelu-erf(x[rows,from] in^T + in_bias) out^T + out_bias; the hidden values are not
+ * stored. */
+struct cuda_hidden {
+	int64_t rows;
+	int from, hidden, to;
+	const float *x;
+	const float *in, *in_bias;   /* [hidden,from], [hidden]; bias: NULL = none */
+	const float *out, *out_bias; /* [to,hidden], [to] */
+	float *y;
+};
+/* Of both layers and their gradients. */
+bool cuda_hidden_knows(int64_t rows, int64_t from, int64_t hidden, int64_t to);
+void cuda_hidden(const struct cuda_hidden *p, int processors, cudaStream_t stream);
+
+/* The gradients; the hidden values are computed again. in.x and out.dy are given, in.dy and out.x
+ * are not used; both have cuda_hidden_parts parts. */
+struct cuda_hidden_grad {
+	struct cuda_hidden layers; /* without y */
+	struct cuda_narrow_grad in, out;
+	float *dx;
+	bool add_dx;
+};
+int cuda_hidden_parts(int processors, int64_t rows);
+void cuda_hidden_grad(const struct cuda_hidden_grad *p, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

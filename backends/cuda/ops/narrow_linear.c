@@ -109,7 +109,8 @@ static int takes_add_gelu(struct cuda_dev *dev, const struct jm_group *group, st
 
 static int parts_of(const struct cuda_dev *dev, const struct jm_node *n)
 {
-	return cuda_narrow_grad_parts(dev->prop.multiProcessorCount, jm_tensor_rows(n->in[0]));
+	return cuda_narrow_grad_parts(dev->prop.multiProcessorCount, jm_tensor_rows(n->in[0]),
+		(int)jm_tensor_width(n->in[1]), (int)jm_tensor_width(n->in[0]));
 }
 
 static size_t scratch_grad(struct cuda_dev *dev, const struct jm_group *group)
@@ -120,10 +121,10 @@ static size_t scratch_grad(struct cuda_dev *dev, const struct jm_group *group)
 	return (size_t)(parts_of(dev, n) * each) * sizeof(float);
 }
 
-static int run_grad(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+/* parts, and their memory */
+static struct cuda_narrow_grad grad_of(const struct jm_node *n, int parts, void *partial)
 {
-	const struct jm_node *n = &exec->node[0];
-	const struct cuda_narrow_grad p = {
+	return (struct cuda_narrow_grad){
 		.rows = jm_tensor_rows(n->in[0]),
 		.from = (int)jm_tensor_width(n->in[1]),
 		.to = (int)jm_tensor_width(n->in[0]),
@@ -133,16 +134,128 @@ static int run_grad(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 		.db = cuda_data(n->out[1]),
 		.add_dw = jm_node_adds(n, 0),
 		.add_db = n->out[1] && jm_node_adds(n, 1),
-		.parts = parts_of(dev, n),
-		.partial = exec->scratch,
+		.parts = parts,
+		.partial = partial,
 	};
+}
+
+static int run_grad(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = &exec->node[0];
+	const struct cuda_narrow_grad p = grad_of(n, parts_of(dev, n), exec->scratch);
 
 	(void)err;
 	cuda_narrow_grad(&p, dev->stream);
 	return 0;
 }
 
+/* ---- two layers with gelu-erf between -------------------------------------------------------- */
+
+/* Of n nodes; bit k of `inner`: the first result of node k is not stored. */
+static int takes_layers(
+	const struct jm_group *group, int n, unsigned inner, int64_t to, struct jm_err *err)
+{
+	const struct jm_node *const *node = group->node;
+	bool fits = cuda_hidden_knows(jm_tensor_rows(node[0]->in[0]),
+		jm_tensor_width(node[0]->in[0]), jm_tensor_width(node[0]->out[0]), to);
+
+	for (int k = 0; k < n && fits; k++) {
+		bool is_inner = inner >> k & 1;
+
+		fits = is_plain_f32(node[k]) && node[k]->math == JM_MATH_F32 &&
+		       node[k]->out[0]->is_virtual == is_inner &&
+		       !(is_inner && node[k]->accumulate);
+	}
+	return fits ? 0 : cuda_no_types(node[0], err);
+}
+
+static int takes_hidden(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *second = group->node[2];
+
+	(void)dev;
+	if (group->node[1]->in[0] != group->node[0]->out[0] ||
+		second->in[0] != group->node[1]->out[0] || second->accumulate)
+		return cuda_no_types(second, err);
+	return takes_layers(group, 3, 3, jm_tensor_width(second->out[0]), err);
+}
+
+static int takes_hidden_grad(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	(void)dev;
+	return takes_layers(group, 7, 0x1b, jm_tensor_width(group->node[2]->in[0]), err);
+}
+
+/* first: the linear before gelu; weights of the second: out, bias. */
+static struct cuda_hidden layers_of(
+	const struct jm_node *first, const struct jm_tensor *out, const struct jm_tensor *bias)
+{
+	return (struct cuda_hidden){
+		.rows = jm_tensor_rows(first->in[0]),
+		.from = (int)jm_tensor_width(first->in[0]),
+		.hidden = (int)jm_tensor_width(first->out[0]),
+		.to = (int)out->dim[0],
+		.x = first->in[0]->data,
+		.in = first->in[1]->data,
+		.in_bias = cuda_data(first->in[2]),
+		.out = out->data,
+		.out_bias = cuda_data(bias),
+	};
+}
+
+static int run_hidden(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *second = &exec->node[2];
+	struct cuda_hidden p = layers_of(&exec->node[0], second->in[1], second->in[2]);
+
+	(void)err;
+	p.y = second->out[0]->data;
+	cuda_hidden(&p, dev->prop.multiProcessorCount, dev->stream);
+	return 0;
+}
+
+/* Floats of a part of both layers' gradients. */
+static int64_t part_of(const struct jm_node *wgrad)
+{
+	return jm_tensor_width(wgrad->in[0]) * (jm_tensor_width(wgrad->in[1]) + 1);
+}
+
+static int hidden_parts(const struct cuda_dev *dev, const struct jm_node *n)
+{
+	return cuda_hidden_parts(dev->prop.multiProcessorCount, jm_tensor_rows(n->in[0]));
+}
+
+static size_t scratch_hidden(struct cuda_dev *dev, const struct jm_group *group)
+{
+	int64_t each = part_of(group->node[2]) + part_of(group->node[5]);
+
+	return (size_t)(hidden_parts(dev, group->node[0]) * each) * sizeof(float);
+}
+
+static int run_hidden_grad(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = exec->node;
+	int parts = hidden_parts(dev, n);
+	float *partial = exec->scratch;
+	const struct cuda_hidden_grad p = {
+		.layers = layers_of(n, n[3].in[1], NULL),
+		.in = grad_of(&n[5], parts, partial),
+		.out = grad_of(&n[2], parts, partial + parts * part_of(&n[5])),
+		.dx = n[6].out[0]->data,
+		.add_dx = jm_node_adds(&n[6], 0),
+	};
+
+	(void)err;
+	cuda_hidden_grad(&p, dev->stream);
+	return 0;
+}
+
 const struct cuda_op cuda_ops_narrow_linear[] = {
+	{{JM_OP_LINEAR, JM_OP_GELU_ERF, JM_OP_LINEAR_WGRAD, JM_OP_LINEAR_DGRAD, JM_OP_GELU_ERF_GRAD,
+		 JM_OP_LINEAR_WGRAD, JM_OP_LINEAR_DGRAD},
+		7, takes_hidden_grad, NULL, scratch_hidden, NULL, run_hidden_grad, NULL},
+	{{JM_OP_LINEAR, JM_OP_GELU_ERF, JM_OP_LINEAR}, 3, takes_hidden, NULL, NULL, NULL,
+		run_hidden, NULL},
 	{{JM_OP_LINEAR, JM_OP_ADD, JM_OP_GELU_ERF}, 3, takes_add_gelu, NULL, NULL, NULL,
 		run_product, NULL},
 	{{JM_OP_LINEAR, JM_OP_GELU_ERF}, 2, takes_gelu, NULL, NULL, NULL, run_product, NULL},

@@ -23,9 +23,14 @@ static const char *const llama[] = {"llama", "layers=3", "hidden=32", "heads=4",
 
 static const char *const xception[] = {"xception", "hidden=4", "image=32", "classes=10", NULL};
 
+/* Its last two layers have gelu between them. */
+static const char *const fno[] = {"fno", "fields=2", "hidden=6", "layers=2", "points-x=8",
+	"points-y=4", "modes-x=2", "modes-y=2", NULL};
+
 static struct {
 	int pairs, in_place; /* of them, those where the activation replaces its gradient */
 	int with_product;    /* groups that have the gradient of an activation, without it */
+	int hidden;	     /* groups of two layers with nothing stored between, and gradients */
 } seen;
 
 static bool is_pair(const struct jm_group *group)
@@ -34,9 +39,23 @@ static bool is_pair(const struct jm_group *group)
 	       group->node[0]->op == jm_group_gradient(group->node[1]->op);
 }
 
+/* Two layers, or their gradients, and nothing between them is stored. */
+static bool is_hidden(const struct jm_group *group)
+{
+	const struct jm_node *const *n = group->node;
+
+	if (group->n_nodes == 3)
+		return n[0]->op == JM_OP_LINEAR && n[2]->op == JM_OP_LINEAR &&
+		       n[0]->out[0]->is_virtual && n[1]->out[0]->is_virtual;
+	return group->n_nodes == 7 && n[0]->out[0]->is_virtual && n[1]->out[0]->is_virtual &&
+	       n[3]->out[0]->is_virtual && n[4]->out[0]->is_virtual && !n[6]->out[0]->is_virtual;
+}
+
 static int pair_select(
 	void *dev, const struct jm_group *group, struct jm_choice *choice, struct jm_err *err)
 {
+	if (is_hidden(group))
+		return kit_parts_select(dev, group, choice, err);
 	seen.with_product += group->n_nodes == 2 && group->node[0]->op == JM_OP_LINEAR_DGRAD;
 	if (group->n_nodes > 1 && !is_pair(group))
 		return 0;
@@ -54,6 +73,7 @@ static int pair_build(void *dev, const struct jm_group *group, const struct jm_c
 		seen.pairs++;
 		seen.in_place += group->node[0]->in[0]->data == group->node[1]->out[0]->data;
 	}
+	seen.hidden += group->n_nodes > 2;
 	*ret_exec = parts;
 	return kit_parts_build(parts, dev, group, choice, err);
 }
@@ -88,7 +108,7 @@ static void fill(struct jm_program *p, const char *name)
 static size_t train(
 	struct jm_device *device, const char *const *net, struct jm_training t, float *ret_loss)
 {
-	static const char *const inputs[] = {"image", "tokens", "target"};
+	static const char *const inputs[] = {"image", "tokens", "sample", "target"};
 	static const float now[3] = {0.01F, 0.1F, 0.01F};
 	struct jm_program *p;
 	struct jm_err err = JM_ERR_INIT;
@@ -103,7 +123,7 @@ static size_t train(
 	bytes = p->arena_bytes;
 	assert_ok(jm_program_build(p, &err), err);
 	assert_ok(jm_program_init(p, 5, &err), err);
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 4; i++)
 		fill(p, inputs[i]);
 	assert_ok(jm_program_write(p, jm_graph_find(p->graph, "adamw.now"), now, &err), err);
 	for (int s = 0; s < STEPS; s++) {
@@ -115,7 +135,7 @@ static size_t train(
 	return bytes;
 }
 
-static void compare(const char *const *net, int micro_steps, int in_place)
+static void compare(const char *const *net, int micro_steps, int pairs, int in_place, int hidden)
 {
 	const struct jm_training keep = {.micro_steps = micro_steps, .keep_all = true};
 	/* as little time as possible: only what does not count in it is recomputed */
@@ -139,7 +159,8 @@ static void compare(const char *const *net, int micro_steps, int in_place)
 	less = train(&pairing, net, again, loss);
 	assert_memory_equal(loss, expected, sizeof(loss));
 	assert_true(loss[0] > 0 && loss[STEPS - 1] != loss[0]);
-	assert_int_equal(seen.pairs, 3); /* one in each layer */
+	assert_int_equal(seen.pairs, pairs);
+	assert_int_equal(seen.hidden, hidden);
 	assert_int_equal(seen.in_place, in_place);
 	assert_int_equal(seen.with_product, 0); /* it would be recomputed by a pass of its own */
 	assert_true(less < every);
@@ -151,15 +172,23 @@ static void compare(const char *const *net, int micro_steps, int in_place)
 static void gelu_is_recomputed_after_its_gradient(void **unused)
 {
 	(void)unused;
-	compare(vit, 1, 3);
-	compare(vit, 2, 3);
+	compare(vit, 1, 3, 3, 0); /* one in each layer */
+	compare(vit, 2, 3, 3, 0);
 }
 
 static void swiglu_is_recomputed_after_its_gradient(void **unused)
 {
 	(void)unused;
-	compare(llama, 1, 3);
-	compare(llama, 2, 3);
+	compare(llama, 1, 3, 3, 0);
+	compare(llama, 2, 3, 3, 0);
+}
+
+/* The gradient of the first layer's operator reads its gelu; the second's feeds the two layers. */
+static void nothing_between_two_narrow_layers_is_stored(void **unused)
+{
+	(void)unused;
+	compare(fno, 1, 1, 1, 2);
+	compare(fno, 2, 1, 1, 2);
 }
 
 /* The norms before filters of each channel: the kernels of ref compute them a second time. */
@@ -187,6 +216,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(gelu_is_recomputed_after_its_gradient),
 		cmocka_unit_test(swiglu_is_recomputed_after_its_gradient),
+		cmocka_unit_test(nothing_between_two_narrow_layers_is_stored),
 		cmocka_unit_test(norms_are_recomputed_for_gradients_of_filters),
 	};
 

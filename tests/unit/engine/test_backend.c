@@ -340,7 +340,7 @@ static int most_joined(const struct backend_case *c)
 static bool has_none(const char *name)
 {
 	static const char *const first[] = {
-		"attention", "linear", "rope", "gelu", "silu", "swiglu", "geglu"};
+		"attention", "geglu", "gelu", "hidden", "linear", "rope", "silu", "swiglu"};
 
 	for (size_t i = 0; i < sizeof(first) / sizeof(*first); i++)
 		if (!strncmp(name, first[i], strlen(first[i])))

@@ -4,65 +4,15 @@
  * rows as they lie in memory to shared memory, for gradients of weights the next ones while it
  * computes with these; a thread has a tile of the result. Sums are in f32, those of blocks in f64.
  */
-#include <cuda_pipeline.h>
-
-#include "../common.cuh"
 #include "../gelu.cuh"
-#include "../narrow.h"
+#include "narrow.cuh"
 
-#define QUAD	       4
 #define WIDEST	       128	    /* channels of x or y */
 #define LARGEST	       4096	    /* elements of m, which is in shared memory */
 #define FEWEST	       4096	    /* rows: of fewer, blocks are few */
 #define SHARED	       (64 * 1024)  /* bytes of rows in shared memory */
 #define RESIDENT       1024	    /* threads of a multiprocessor, about, */
 #define RESIDENT_BYTES (200 * 1024) /* and their shared memory */
-
-static __host__ __device__ __forceinline__ int quads_of(int width)
-{
-	return (width + QUAD - 1) / QUAD;
-}
-
-/*
- * Floats from one row to the next in shared memory: threads that read adjacent rows, QUAD floats at
- * a time where rows are whole quads, find them in different banks.
- */
-static __host__ __device__ __forceinline__ int pitch_of(int width)
-{
-	if (width % QUAD)
-		return width | 1;
-	return width / QUAD % 2 ? width : width + QUAD;
-}
-
-/*
- * Copies rows of `width` that are contiguous in memory, asynchronously; those from `rows` to `all`
- * become 0. `from` is aligned to a quad, `all` is a multiple of QUAD. The block has a thread for
- * each element, or quad, of a row.
- */
-__device__ __forceinline__ void take_rows(
-	float *to, const float *from, int width, int rows, int all)
-{
-	const int pitch = pitch_of(width), threads = blockDim.x;
-
-	if (pitch == width && rows == all) { /* as one row */
-		for (int i = threadIdx.x * QUAD; i < all * width; i += threads * QUAD)
-			__pipeline_memcpy_async(to + i, from + i, 16);
-		return;
-	}
-	const int each = width % QUAD ? 1 : QUAD, line = width / each, lines = threads / line;
-	const int at = threadIdx.x % line * each;
-
-	for (int row = threadIdx.x / line; row < all && (int)threadIdx.x < lines * line;
-		row += lines) {
-		const float *x = row < rows ? from + row * width + at : from;
-		const int none = row < rows ? 0 : each * (int)sizeof(float);
-
-		if (each == QUAD)
-			__pipeline_memcpy_async(to + row * pitch + at, x, 16, none);
-		else
-			__pipeline_memcpy_async(to + row * pitch + at, x, 4, none);
-	}
-}
 
 /* ---- y = x m --------------------------------------------------------------------------------- */
 
@@ -217,7 +167,7 @@ __global__ void __launch_bounds__(256) narrow_kernel(struct cuda_narrow p, struc
 		float sum[R][N * QUAD];
 
 		__syncthreads(); /* x and y were read */
-		take_rows(x, p.x + row0 * p.from, p.from, rows, s.rows);
+		take_rows(x, x_pitch, p.x + row0 * p.from, p.from, rows, s.rows);
 		__pipeline_commit();
 		__pipeline_wait_prior(0);
 		__syncthreads();
@@ -388,8 +338,10 @@ __global__ void __launch_bounds__(THREADS, 2) narrow_grad_kernel(struct cuda_nar
 		const int rows = left < lines ? (int)left : lines;
 
 		if (left > 0) {
-			take_rows(dy + which * both, p.dy + row * p.to, p.to, rows, lines);
-			take_rows(x + which * both, p.x + row * p.from, p.from, rows, lines);
+			take_rows(
+				dy + which * both, to_pitch, p.dy + row * p.to, p.to, rows, lines);
+			take_rows(x + which * both, from_pitch, p.x + row * p.from, p.from, rows,
+				lines);
 		}
 		__pipeline_commit();
 	};
@@ -410,10 +362,15 @@ __global__ void __launch_bounds__(THREADS, 2) narrow_grad_kernel(struct cuda_nar
 	leave_tiles(p, s, dy, splits);
 }
 
-/* Blocks of 32 x 32 threads: 32 results, and parts that are 32 apart. */
-__global__ void narrow_sums_kernel(struct cuda_narrow_grad p)
+struct narrow_sums {
+	struct cuda_narrow_grad layer[2];
+};
+
+/* Blocks of 32 x 32 threads: 32 results of a layer, and parts that are 32 apart. */
+__global__ void narrow_sums_kernel(struct narrow_sums s)
 {
 	__shared__ double share[WARP][WARP + 1];
+	const struct cuda_narrow_grad &p = s.layer[blockIdx.y];
 	const int wide = p.from + 1, all = p.to * wide, i = blockIdx.x * WARP + threadIdx.x;
 	double sum = 0;
 
@@ -436,6 +393,21 @@ __global__ void narrow_sums_kernel(struct cuda_narrow_grad p)
 	}
 }
 
+void cuda_narrow_sums(const struct cuda_narrow_grad *p, int layers, cudaStream_t stream)
+{
+	struct narrow_sums s = {};
+	int most = 0;
+
+	for (int i = 0; i < layers; i++) {
+		const int all = p[i].to * (p[i].from + 1);
+
+		s.layer[i] = p[i];
+		most = all > most ? all : most;
+	}
+	narrow_sums_kernel<<<dim3(blocks_for(most, WARP), (unsigned)layers), dim3(WARP, WARP), 0,
+		stream>>>(s);
+}
+
 static int grad_bytes(int from, int to)
 {
 	const int rows = 2 * lines_of(from, to) * (pitch_of(to) + pitch_of(from)) + SIDE,
@@ -446,9 +418,10 @@ static int grad_bytes(int from, int to)
 
 #define BLOCKS 2 /* of a multiprocessor */
 
-int cuda_narrow_grad_parts(int processors, int64_t rows)
+int cuda_narrow_grad_parts(int processors, int64_t rows, int from, int to)
 {
-	const int64_t most = (rows + 31) / 32, parts = (int64_t)BLOCKS * processors;
+	const int lines = lines_of(from, to);
+	const int64_t most = (rows + lines - 1) / lines, parts = (int64_t)BLOCKS * processors;
 
 	return (int)(parts < most ? parts : most);
 }
@@ -460,6 +433,5 @@ void cuda_narrow_grad(const struct cuda_narrow_grad *p, cudaStream_t stream)
 	cudaFuncSetAttribute(
 		narrow_grad_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
 	narrow_grad_kernel<<<(unsigned)p->parts, THREADS, bytes, stream>>>(*p);
-	narrow_sums_kernel<<<blocks_for((int64_t)p->to * (p->from + 1), WARP), dim3(WARP, WARP), 0,
-		stream>>>(*p);
+	cuda_narrow_sums(p, 1, stream);
 }
