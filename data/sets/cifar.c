@@ -75,15 +75,25 @@ int jm_cifar_parse(
 	return 0;
 }
 
-/* Appends the file to what there is; *bytes is the caller's also after an error. */
-static int append(const char *path, unsigned char **bytes, size_t *size, struct jm_err *err)
+/* Appends the file of whole records to what there is; *bytes is the caller's also after an error. */
+static int append(const char *path, const struct kind *kind, unsigned char **bytes, size_t *size,
+	struct jm_err *err)
 {
+	size_t record = (size_t)kind->labels + PIXELS;
 	unsigned char *one, *both;
 	size_t n;
 	int code = jm_data_file_read(path, SIZE_MOST, &one, &n, err);
 
 	if (code)
 		return code;
+	if (n % record || !n) {
+		free(one);
+		return jm_err_set(err, JM_EFORMAT,
+			"CIFAR file %s is damaged: %zu bytes are no whole number of records of "
+			"%zu; "
+			"copy it again.",
+			path, n, record);
+	}
 	both = realloc(*bytes, *size + n + 1);
 	if (both) {
 		memcpy(both + *size, one, n);
@@ -104,7 +114,7 @@ static int cifar_open(struct jm_data_set *set, enum jm_part part, struct jm_err 
 	int code = 0;
 
 	if (strlen(set->path) > 4 && !strcmp(set->path + strlen(set->path) - 4, ".bin")) {
-		code = append(set->path, &bytes, &size, err);
+		code = append(set->path, kind, &bytes, &size, err);
 		file = kind->file[1] + FILES_MOST;
 		set->single = true;
 	}
@@ -112,7 +122,7 @@ static int cifar_open(struct jm_data_set *set, enum jm_part part, struct jm_err 
 		if (snprintf(path, sizeof(path), "%s/%s", set->path, *file) >= (int)sizeof(path))
 			code = jm_err_set(err, JM_EUSAGE, "Path %.60s... is too long.", path);
 		else
-			code = append(path, &bytes, &size, err);
+			code = append(path, kind, &bytes, &size, err);
 	}
 	if (code) {
 		free(bytes);

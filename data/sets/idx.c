@@ -24,29 +24,32 @@ static uint32_t get_u32(const unsigned char *at)
 	return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
 }
 
-static int damaged(const struct jm_data_set *set, const char *what, struct jm_err *err)
+static int damaged(
+	const struct jm_data_set *set, const char *of, const char *what, struct jm_err *err)
 {
-	return jm_err_set(
-		err, JM_EFORMAT, "IDX file of %s is damaged: %s; copy it again.", set->path, what);
+	return jm_err_set(err, JM_EFORMAT,
+		"The IDX file of %s in %s is damaged: %s; copy it again.", of, set->path, what);
 }
 
 /* Checks header and size of a file of u8 with `dims` dimensions of at least 1. */
 static int check(const struct jm_data_set *set, const unsigned char *bytes, size_t size, int dims,
 	struct jm_err *err)
 {
+	const char *of = dims > 1 ? "pictures" : "labels";
 	size_t header = 4 + 4 * (size_t)dims, values = 1;
 
 	if (size < header || bytes[0] || bytes[1] || bytes[2] != 8 || bytes[3] != dims)
-		return damaged(set, "it does not begin as pictures or labels of one byte do", err);
+		return damaged(set, of, "it does not begin as a file of bytes does", err);
 	for (int i = 0; i < dims; i++) {
 		uint32_t dim = get_u32(bytes + 4 + 4 * i);
 
 		if (!dim || dim > (size - header) / values)
-			return damaged(set, "its size is not the one in its header", err);
+			return damaged(set, of, "its size is not the one in its header", err);
 		values *= dim;
 	}
-	return values == size - header ? 0
-				       : damaged(set, "its size is not the one in its header", err);
+	return values == size - header
+		       ? 0
+		       : damaged(set, of, "its size is not the one in its header", err);
 }
 
 static int take_labels(struct jm_data_set *set, const unsigned char *labels, struct jm_err *err)
@@ -77,12 +80,13 @@ int jm_idx_parse(struct jm_data_set *set, unsigned char *pictures, size_t n_pict
 	if (!code)
 		code = check(set, labels, n_labels, 1, err);
 	if (!code && get_u32(pictures + 4) != get_u32(labels + 4))
-		code = damaged(set, "it has not as many labels as pictures", err);
+		code = damaged(
+			set, "labels", "it has not as many labels as there are pictures", err);
 	if (code)
 		return code;
 	if (get_u32(pictures + 8) > JM_PICTURE_SIDE_MOST ||
 		get_u32(pictures + 12) > JM_PICTURE_SIDE_MOST)
-		return damaged(set, "its pictures are too large", err);
+		return damaged(set, "pictures", "its pictures are too large", err);
 	set->height = (int)get_u32(pictures + 8);
 	set->width = (int)get_u32(pictures + 12);
 	raw->stride = (size_t)set->height * (size_t)set->width;
@@ -164,7 +168,8 @@ static int idx_open(struct jm_data_set *set, enum jm_part part, struct jm_err *e
 	if (!find_file(set->path, part, "images-idx3-ubyte", path[0]) ||
 		!find_file(set->path, part, "labels-idx1-ubyte", path[1]))
 		return jm_err_set(err, JM_ENOENT,
-			"Data set %s lacks %s-images-idx3-ubyte or %s-labels-idx1-ubyte.",
+			"Data set %s lacks %s-images-idx3-ubyte or %s-labels-idx1-ubyte; put them "
+			"there, or name a folder that has them.",
 			set->path, stems[part], stems[part]);
 	code = read_file(path[1], &labels, &n[1], err);
 	if (code)

@@ -178,8 +178,8 @@ static uint32_t alignment_of(const struct cuda_matrix *m)
 	return n;
 }
 
-/* Where an algorithm divides a sum into parts, it adds them in f32: parts in a result's 16 bits would
- * each be rounded. */
+/* Where an algorithm divides a sum into parts, it adds them in f32: parts in a result's 16 bits
+ * would each be rounded. */
 static int prefer(struct cuda_dev *dev, const struct cuda_gemm *g, cublasLtMatmulPreference_t pref,
 	struct jm_err *err)
 {

@@ -127,7 +127,8 @@ def test_reads_idx_that_is_not_compressed(tmp_path):
     assert entry(show(tmp_path, "--held-out").stdout, "pictures") == ["10,000"]
     (tmp_path / "t10k-labels-idx1-ubyte").write_bytes(struct.pack(">II", 0x801, 3) + b"abc")
     failed = show(tmp_path, "--held-out")
-    assert failed.returncode and "labels as pictures" in failed.stderr
+    assert failed.returncode and f"IDX file of labels in {tmp_path} is damaged" in failed.stderr
+    assert "put them there" in show(tmp_path).stderr
 
 
 @pytest.mark.parametrize("file, classes, labels", [("data_batch_1.bin", 10, b"\7"), ("train.bin", 100, b"\3\x63")])
@@ -139,6 +140,6 @@ def test_reads_cifar(tmp_path, file, classes, labels):
     assert entry(out, "pictures") == [str(4 * files)] and entry(out, "classes") == [str(classes)]
     assert entry(out, "pixels") == ["32 to 32 wide, 32 to 32 high"]
     (tmp_path / file).write_bytes(labels + bytes(3000))
-    assert "whole number of records" in show(tmp_path).stderr
+    assert f"CIFAR file {tmp_path / file} is damaged" in show(tmp_path).stderr
     (tmp_path / file).write_bytes(b"\xff" * (len(labels) + 3072))
     assert "has class 255" in show(tmp_path).stderr
