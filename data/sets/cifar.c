@@ -75,7 +75,7 @@ int jm_cifar_parse(
 	return 0;
 }
 
-/* Appends the file of whole records to what there is; *bytes is the caller's also after an error. */
+/* Appends a file of whole records to what there is; *bytes is the caller's after an error, too. */
 static int append(const char *path, const struct kind *kind, unsigned char **bytes, size_t *size,
 	struct jm_err *err)
 {
