@@ -34,5 +34,10 @@ int jm_secret_read(const char *path, char out[JM_SECRET_MAX], struct jm_err *err
 	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 	out[n] = '\0';
 	out[strcspn(out, "\r\n")] = '\0';
-	return 0;
+	if (*out && strlen(out) < JM_SECRET_MAX - 1)
+		return 0;
+	code = *out ? JM_ERANGE : JM_EFORMAT;
+	*out = '\0';
+	return jm_err_set(err, code, "The first line of %s is %s; write the secret there.", path,
+		code == JM_ERANGE ? "longer than a secret may be, 4,094 bytes" : "empty");
 }

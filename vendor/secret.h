@@ -5,7 +5,7 @@
 
 #include "joulemark.h"
 
-#define JM_SECRET_MAX 256 /* bytes */
+#define JM_SECRET_MAX 4096 /* bytes; tokens of some services have 2,000 */
 
 /*
  * The first line of a file. From then on the kernel writes no core file of this process, because

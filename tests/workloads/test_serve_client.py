@@ -151,6 +151,20 @@ def test_a_key_goes_to_loopback_alone(tmp_path):
         assert r.returncode != 0 and ("plain HTTP" in r.stdout + r.stderr or "user" in r.stdout + r.stderr)
 
 
+@pytest.mark.parametrize("text, said", [("", "it is empty"), ("\nsecret", "is empty"), ("k" * 4095, "4,094 bytes")])
+def test_a_key_that_is_none_is_not_sent(tmp_path, text, said):
+    (tmp_path / "key").write_text(text)
+    r = jm(*CLIENT, "--url", "http://127.0.0.1:1", "--key-file", tmp_path / "key", "--seconds", "1")
+    assert r.returncode != 0 and said in " ".join((r.stdout + r.stderr).split())
+
+
+def test_a_long_key_is_sent_whole(tmp_path):
+    """Tokens of identity services have thousands of bytes."""
+    (tmp_path / "key").write_text("k" * 3000 + "\r\n")
+    with server(tmp_path, key="k" * 3000) as (url, _):
+        assert one(*CLIENT, "--url", url, "--key-file", tmp_path / "key", "--arrival", "single", "--seconds", "0.2")["status"] == "ok"
+
+
 def test_a_server_that_takes_no_key_is_not_asked_again(tmp_path):
     port, key = free_port(), tmp_path / "key"
     key.write_text("wrong\n")

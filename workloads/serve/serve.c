@@ -172,7 +172,9 @@ static int choose_shape(struct serve *s, struct jm_step_shape *ret, struct jm_er
 	if (most > context)
 		return jm_err_set(err, JM_EUSAGE,
 			"Requests of up to %lld tokens exceed the model's context of %lld; give "
-			"shorter prompts or answers.",
+			"shorter prompts or answers (--input-tokens and --output-tokens, --lengths "
+			"or "
+			"--text).",
 			(long long)most, (long long)context);
 	code = jm_served_shape(s->step_tokens, s->running, most, ret, err);
 	if (code)
