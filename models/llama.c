@@ -141,10 +141,16 @@ static struct jm_tensor *ending(
 	return jm_graph_linear(g, x, jm_graph_ends_block(g, w), NULL);
 }
 
-/* Before the output projection. flat: NULL = whole sequences, whose positions count from 0.
- * wanted_alone: of the rows whose logits are wanted. */
+/* The rows of x with the numbers `at`; NULL = all */
+static struct jm_tensor *rows(struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *at)
+{
+	return at ? jm_graph_rows(g, x, at) : x;
+}
+
+/* Before the output projection, of the rows `at`. flat: NULL = whole sequences, whose positions
+ * count from 0 */
 static struct jm_tensor *attention(struct jm_graph *g, struct jm_tensor *x,
-	const struct jm_llama *d, const struct jm_flat *flat, bool wanted_alone)
+	const struct jm_llama *d, const struct jm_flat *flat, struct jm_tensor *at)
 {
 	struct jm_tensor *h = norm(g, x, d, "attn_norm.weight");
 	int heads = (int)jm_graph_share(g, d->heads, "heads");
@@ -153,10 +159,10 @@ static struct jm_tensor *attention(struct jm_graph *g, struct jm_tensor *x,
 
 	h = linear(g, h, d->hidden, 3, part, "attn.qkv.weight");
 	if (flat)
-		return jm_graph_attention_pages(
-			g, h, flat, heads, kv_heads, d->rotary, wanted_alone);
-	return jm_graph_attention(
+		return jm_graph_attention_pages(g, h, flat, heads, kv_heads, d->rotary, at != NULL);
+	h = jm_graph_attention(
 		g, jm_graph_rope(g, h, heads, kv_heads, d->rotary), heads, kv_heads, true);
+	return rows(g, h, at);
 }
 
 static struct jm_tensor *feed_forward(
@@ -169,9 +175,19 @@ static struct jm_tensor *feed_forward(
 	return ending(g, h, d->ffn, d->hidden, "ffn.down.weight");
 }
 
-static bool spares_rows(const struct jm_flat *flat)
+/* Targets of training, of which the loss ignores those below 0. */
+struct learnt {
+	struct jm_tensor *target;
+	int64_t most; /* that are not below 0; 0 = all */
+};
+
+/* The rows that are needed behind the last block; NULL = all. Targets become those of the rows. */
+static struct jm_tensor *needed(
+	struct jm_graph *g, const struct jm_flat *flat, struct learnt *learnt)
 {
-	return flat && flat->shape.requests < flat->shape.tokens;
+	if (flat)
+		return flat->shape.requests < flat->shape.tokens ? flat->last : NULL;
+	return learnt->most ? jm_graph_wanted_rows(g, &learnt->target, learnt->most) : NULL;
 }
 
 static struct jm_tensor *tokens(struct jm_graph *g, const struct jm_llama *d)
@@ -181,22 +197,20 @@ static struct jm_tensor *tokens(struct jm_graph *g, const struct jm_llama *d)
 
 /*
  * Embeddings x -> the residual stream after all blocks: of a step in which fewer rows than all make
- * a token, these rows. Of the others, the last block needs keys and values alone.
+ * a token, or of a training where not all have a target, these rows. Of the others, the last block
+ * needs keys and values alone.
  */
 static struct jm_tensor *blocks(struct jm_graph *g, struct jm_tensor *x, const struct jm_llama *d,
-	const struct jm_flat *flat)
+	const struct jm_flat *flat, struct learnt *learnt)
 {
-	struct jm_tensor *h;
+	struct jm_tensor *at, *h;
 
 	for (int64_t i = 0; i < d->layers; i++) {
-		bool fewer = i == d->layers - 1 && spares_rows(flat);
-
 		jm_graph_scope(g, "h%lld.", (long long)i);
-		h = attention(g, x, d, flat, fewer);
-		if (fewer)
-			x = jm_graph_rows(g, x, flat->last);
+		at = i == d->layers - 1 ? needed(g, flat, learnt) : NULL;
+		h = attention(g, x, d, flat, at);
 		h = ending(g, h, d->heads * d->head, d->hidden, "attn.out.weight");
-		x = jm_graph_add(g, x, h);
+		x = jm_graph_add(g, rows(g, x, at), h);
 		x = jm_graph_add(g, x, feed_forward(g, x, d));
 	}
 	jm_graph_scope(g, "%s", "");
@@ -223,15 +237,17 @@ struct jm_tensor *jm_llama_table(struct jm_graph *g, const char *prefix, const s
 }
 
 struct jm_tensor *jm_llama_loss(struct jm_graph *g, const char *prefix, const struct jm_llama *how,
-	struct jm_tensor *x, struct jm_tensor *table, struct jm_tensor *target)
+	struct jm_tensor *x, struct jm_tensor *table, struct jm_tensor *target, int64_t most)
 {
+	struct learnt learnt = {target, most};
 	struct jm_tensor *w;
 
 	jm_graph_part(g, prefix);
-	x = norm(g, blocks(g, jm_graph_own_rows(g, x), how, NULL), how, "norm.weight");
+	x = blocks(g, jm_graph_own_rows(g, x), how, NULL, &learnt);
+	x = norm(g, x, how, "norm.weight");
 	w = output(g, table, how);
 	jm_graph_part(g, "");
-	return jm_graph_classify(g, jm_graph_whole_rows(g, x), w, target);
+	return jm_graph_classify(g, jm_graph_whole_rows(g, x), w, learnt.target);
 }
 
 static int llama_build(struct jm_graph *g, const struct jm_values *v, int64_t batch, int64_t seq,
@@ -244,7 +260,7 @@ static int llama_build(struct jm_graph *g, const struct jm_values *v, int64_t ba
 	struct jm_tensor *table = jm_llama_table(g, "", &d);
 
 	(void)err;
-	*ret_loss = jm_llama_loss(g, "", &d, jm_graph_embed(g, ids, table, NULL), table, target);
+	*ret_loss = jm_llama_loss(g, "", &d, jm_graph_embed(g, ids, table, NULL), table, target, 0);
 	return 0;
 }
 
@@ -257,7 +273,7 @@ static int llama_step(struct jm_graph *g, const struct jm_values *v,
 	struct jm_tensor *x = jm_graph_embed(g, flat.ids, table, NULL);
 
 	(void)err;
-	x = blocks(g, x, &d, &flat);
+	x = blocks(g, x, &d, &flat, NULL);
 	if (shape->requests == shape->tokens)
 		x = jm_graph_rows(g, x, flat.last);
 	x = norm(g, x, &d, "norm.weight");

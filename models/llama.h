@@ -16,9 +16,10 @@ int jm_llama_default_seq(const struct jm_values *v, int64_t *ret, struct jm_err 
 struct jm_tensor *jm_llama_table(
 	struct jm_graph *g, const char *prefix, const struct jm_llama *how);
 /* The loss of the tokens target i32[B,S] behind embeddings x [B,S,hidden]. table: that of the same
- * prefix. */
+ * prefix. most: at most so many of all targets are 0 or more, and the loss ignores the others; 0:
+ * all are. */
 struct jm_tensor *jm_llama_loss(struct jm_graph *g, const char *prefix, const struct jm_llama *how,
-	struct jm_tensor *x, struct jm_tensor *table, struct jm_tensor *target);
+	struct jm_tensor *x, struct jm_tensor *table, struct jm_tensor *target, int64_t most);
 extern const struct jm_weight_name jm_llama_names[]; /* of transformers' LlamaForCausalLM */
 
 #endif

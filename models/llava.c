@@ -87,6 +87,7 @@ static struct jm_tensor *project(struct jm_graph *g, struct jm_tensor *x, int64_
 	return x;
 }
 
+/* Of the places of a picture only the last one can have a target, the first token behind it. */
 static int llava_build(struct jm_graph *g, const struct jm_values *v, int64_t batch, int64_t seq,
 	struct jm_tensor **ret_loss, struct jm_err *err)
 {
@@ -109,8 +110,8 @@ static int llava_build(struct jm_graph *g, const struct jm_values *v, int64_t ba
 	image = project(g, image, vision.hidden, llama.hidden);
 	table = jm_llama_table(g, "llama.", &llama);
 	x = jm_graph_put_rows(g, jm_graph_embed(g, ids, table, NULL), image, picture);
-	*ret_loss =
-		jm_graph_ignore_targets(g, jm_llama_loss(g, "llama.", &llama, x, table, target));
+	*ret_loss = jm_graph_ignore_targets(g, jm_llama_loss(g, "llama.", &llama, x, table, target,
+						       batch * (seq - side * side + 1)));
 	return 0;
 }
 

@@ -185,6 +185,8 @@ static const struct {
 	[JM_OP_MADE_IDS] = {0, 0, FIRST(2)},
 	[JM_OP_SAMPLE] = {FIRST(1), 0, NTH(2)},
 	[JM_OP_ROWS] = {FIRST(1), FIRST(1), NTH(1)},
+	[JM_OP_ROWS_GRAD] = {FIRST(1), FIRST(1), NTH(1)},
+	[JM_OP_WANTED_ROWS] = {0, 0, FIRST(1)},
 	[JM_OP_AVERAGE] = {FIRST(1), 0, 0},
 	[JM_OP_QUANTIZE] = {FIRST(1), 0, 0},
 	[JM_OP_NORM] = {FIRST(1), 0, 0},
@@ -236,10 +238,11 @@ static bool takes_ids(const struct jm_node *n)
 	return n->op == JM_OP_ROWS && n->in[0]->type == JM_I32;
 }
 
-/* Its result is i32. */
+/* Its results are i32. */
 static bool makes_ids(const struct jm_node *n)
 {
-	return n->op == JM_OP_SAMPLE || n->op == JM_OP_MADE_IDS || takes_ids(n);
+	return n->op == JM_OP_SAMPLE || n->op == JM_OP_MADE_IDS || n->op == JM_OP_WANTED_ROWS ||
+	       takes_ids(n);
 }
 
 static int check_node(const struct jm_node *node, struct jm_err *err)

@@ -35,7 +35,7 @@ static void norm(const struct jm_node *n, double *const *in, const double *beta,
 	}
 }
 
-/* in: dy, x, gamma; mean NULL: of an RMS norm. out: dx, dgamma, dbeta (may be NULL) */
+/* in: dy, x, gamma; mean NULL: of an RMS norm. out: dx, dgamma, dbeta (these may be NULL) */
 static void norm_grad(const struct jm_node *n, double *const *in, const double *mean,
 	const double *rstd, double *const *out)
 {
@@ -51,7 +51,8 @@ static void norm_grad(const struct jm_node *n, double *const *in, const double *
 
 			mean_g += mean ? g / (double)width : 0;
 			mean_gh += g * h / (double)width;
-			out[1][i] += dy[i] * h;
+			if (out[1])
+				out[1][i] += dy[i] * h;
 			if (dbeta)
 				dbeta[i] += dy[i];
 		}

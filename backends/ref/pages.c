@@ -158,6 +158,26 @@ void jm_ref_rows(const struct jm_node *n, double *const *in, double *const *out)
 				get(n->in[0], (int64_t)get(n->in[1], r) * width + i));
 }
 
+void jm_ref_rows_grad(const struct jm_node *n, double *const *in, double *const *out)
+{
+	int64_t width = jm_tensor_width(n->out[0]);
+
+	for (int64_t i = 0; i < jm_tensor_count(n->in[0]); i++)
+		out[0][(int64_t)in[1][i / width] * width + i % width] = in[0][i];
+}
+
+void jm_ref_wanted_rows(const struct jm_node *n, double *const *in, double *const *out)
+{
+	int64_t rows = jm_tensor_count(n->in[0]), most = n->out[0]->dim[0], made = 0;
+
+	for (int wanted = 1; wanted >= 0; wanted--)
+		for (int64_t i = 0; i < rows && made < most; i++)
+			if ((in[0][i] >= 0) == wanted) {
+				out[0][made] = (double)i;
+				out[1][made++] = in[0][i];
+			}
+}
+
 void jm_ref_made_ids(const struct jm_node *n, double *const *in, double *const *out)
 {
 	(void)in;

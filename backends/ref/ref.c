@@ -89,6 +89,8 @@ static const struct {
 	[JM_OP_CACHE_WRITE] = {jm_ref_cache_write, true},
 	[JM_OP_ATTENTION_PAGES] = {jm_ref_attention_pages, true},
 	[JM_OP_ROWS] = {jm_ref_rows, true},
+	[JM_OP_ROWS_GRAD] = {jm_ref_rows_grad, false},
+	[JM_OP_WANTED_ROWS] = {jm_ref_wanted_rows, false},
 	[JM_OP_MADE_IDS] = {jm_ref_made_ids, true},
 	[JM_OP_SAMPLE] = {jm_ref_sample, true},
 	[JM_OP_AVERAGE] = {jm_ref_average, true},

@@ -27,8 +27,9 @@ jm_ref_kernel jm_ref_gelu_erf, jm_ref_gelu_erf_grad, jm_ref_relu, jm_ref_relu_gr
 	jm_ref_dropout;			       /* pointwise.c, direct */
 jm_ref_kernel jm_ref_quantize, jm_ref_rescale; /* quantize.c, direct */
 jm_ref_kernel jm_ref_cache_write, jm_ref_attention_pages, jm_ref_rows, jm_ref_made_ids,
-	jm_ref_sample;			       /* pages.c, direct */
-jm_ref_kernel jm_ref_geglu, jm_ref_geglu_grad; /* pointwise.c, not direct */
+	jm_ref_sample;				    /* pages.c, direct */
+jm_ref_kernel jm_ref_rows_grad, jm_ref_wanted_rows; /* pages.c, not direct */
+jm_ref_kernel jm_ref_geglu, jm_ref_geglu_grad;	    /* pointwise.c, not direct */
 jm_ref_kernel jm_ref_add_noise, jm_ref_draw_moments, jm_ref_step_waves,
 	jm_ref_colours;				 /* noise.c */
 jm_ref_kernel jm_ref_swiglu, jm_ref_swiglu_grad; /* pointwise.c, not direct */

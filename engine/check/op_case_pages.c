@@ -173,6 +173,24 @@ static void rows_of_vector(struct kit *k, const struct types *t, const struct sh
 	k->result[k->n_results++] = y; /* which the host reads as it is */
 }
 
+/* Of targets of which some are ignored: fewer rows than have one, or more; and the gradient. */
+static void wanted_rows(
+	struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
+{
+	const int64_t all = d->b * d->s, most = d->n % 2 ? all : (all + 1) / 2;
+	struct jm_tensor *target = kit_whole(k, JM_I32, -4, 6, 2, DIMS(d->b, d->s));
+	struct jm_tensor *made[] = {
+		jm_graph_tensor(k->graph, JM_CLASS_SCALAR, JM_I32, 1, &most, "at"),
+		jm_graph_tensor(k->graph, JM_CLASS_SCALAR, JM_I32, 1, &most, "wanted")};
+	struct jm_tensor *dy = kit_normal(k, t->a, 0, 1, 2, DIMS(most, d->c));
+	struct jm_tensor *dx = backend_result(k, t->a, accumulate, 3, DIMS(d->b, d->s, d->c));
+
+	jm_graph_node(k->graph, JM_OP_WANTED_ROWS, OPS(target), OPS(made[0], made[1]));
+	backend_node(k, JM_OP_ROWS_GRAD, OPS(dy, made[0]), &dx, accumulate);
+	for (int i = 0; i < 2; i++)
+		k->result[k->n_results++] = made[i]; /* which the host reads as they are */
+}
+
 static void made_ids(struct kit *k, const struct types *t, const struct shape *d, bool flag)
 {
 	int slots = (int)d->n;
@@ -237,6 +255,7 @@ const struct backend_case backend_pages_cases[] = {
 	{"attention-pages short", attention_short},
 	{"rows", rows},
 	{"rows of a vector", rows_of_vector},
+	{"wanted-rows", wanted_rows},
 	{"made-ids", made_ids},
 	{"linear, few rows", linear_few},
 	{"sample", sample},

@@ -143,7 +143,8 @@ static void layernorm(struct kit *k, const struct types *t, const struct shape *
 	struct jm_tensor *mean = kit_out(k, t->v, 2, x_dim, NULL);
 	struct jm_tensor *rstd = kit_out(k, t->v, 2, x_dim, NULL);
 	struct jm_tensor *dx = backend_result(k, t->a, accumulate, 3, x_dim);
-	struct jm_tensor *dgamma = backend_result(k, t->v, accumulate, 1, DIMS(d->c));
+	struct jm_tensor *dgamma = /* NULL = gamma is frozen */
+		d->s % 2 ? backend_result(k, t->v, accumulate, 1, DIMS(d->c)) : NULL;
 	struct jm_tensor *dbeta = beta ? backend_result(k, t->v, accumulate, 1, DIMS(d->c)) : NULL;
 	struct jm_node *fwd = backend_node(
 			       k, JM_OP_LAYERNORM, OPS(x, gamma, beta), OPS(y, mean, rstd), 0),
@@ -253,7 +254,8 @@ static void rmsnorm(struct kit *k, const struct types *t, const struct shape *d,
 	struct jm_tensor *y = kit_out(k, t->c, 3, x_dim, NULL);
 	struct jm_tensor *rstd = kit_out(k, t->v, 2, x_dim, NULL);
 	struct jm_tensor *dx = backend_result(k, t->a, accumulate, 3, x_dim);
-	struct jm_tensor *dgamma = backend_result(k, t->v, accumulate, 1, DIMS(d->c));
+	struct jm_tensor *dgamma = /* NULL = gamma is frozen */
+		d->s % 2 ? backend_result(k, t->v, accumulate, 1, DIMS(d->c)) : NULL;
 	struct jm_node *fwd = backend_node(k, JM_OP_RMSNORM, OPS(x, gamma), OPS(y, rstd), 0), *bwd;
 
 	bwd = backend_node(k, JM_OP_RMSNORM_GRAD, OPS(dy, x, gamma, rstd), OPS(dx, dgamma),

@@ -91,6 +91,7 @@ static const struct rule rules[JM_OP_COUNT][RULES_MAX] = {
 	[JM_OP_TOKENS_GRAD] = {{JM_OP_TOKENS, false, {DY(0)}, {DX(0)}}},
 	[JM_OP_FIRST] = {{JM_OP_FIRST_GRAD, false, {DY(0)}, {DX(0)}}},
 	[JM_OP_PUT_ROWS] = {{JM_OP_PUT_ROWS_GRAD, false, {DY(0), X(2)}, {DX(0), DX(1)}}},
+	[JM_OP_ROWS] = {{JM_OP_ROWS_GRAD, false, {DY(0), X(1)}, {DX(0)}}},
 	[JM_OP_CONCAT] = {{JM_OP_SPLIT, false, {DY(0)}, {DX(0), DX(1), DX(2), DX(3)}}},
 	[JM_OP_DROPOUT] = {{JM_OP_DROPOUT, false, {DY(0), X(1)}, {DX(0)}}},
 };
@@ -269,18 +270,27 @@ static struct jm_tensor *unread(const struct walk *w, const struct jm_tensor *t)
 	return d;
 }
 
+/* Frozen gains and biases of such a norm get no gradient; other ops write it, which costs nothing.
+ */
+static bool spares_vectors(enum jm_op op)
+{
+	return op == JM_OP_LAYERNORM_GRAD || op == JM_OP_RMSNORM_GRAD;
+}
+
 /*
  * The first result is not optional: it is written even if no op reads it. Neither are, for some
- * ops, those of vectors, which cost nothing: gains and biases that are frozen; nor those of
- * attention.
+ * ops, those of vectors; nor those of attention.
  */
 static void fill_unread(const struct walk *w, const struct rule *rule, struct jm_tensor **out)
 {
+	bool vectors = !spares_vectors(rule->op);
+
 	for (int i = 0; i < JM_NODE_OUT; i++) {
 		const struct jm_tensor *t =
 			rule->out[i].role == GRAD_IN ? w->node->in[rule->out[i].index] : NULL;
 
-		if (t && !out[i] && (!i || t->rank == 1 || rule->op == JM_OP_ATTENTION_GRAD))
+		if (t && !out[i] &&
+			(!i || (vectors && t->rank == 1) || rule->op == JM_OP_ATTENTION_GRAD))
 			out[i] = unread(w, t);
 	}
 }

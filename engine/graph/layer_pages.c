@@ -86,6 +86,20 @@ struct jm_tensor *jm_graph_rows(struct jm_graph *g, struct jm_tensor *x, struct 
 	return y;
 }
 
+struct jm_tensor *jm_graph_wanted_rows(struct jm_graph *g, struct jm_tensor **target, int64_t most)
+{
+	struct jm_tensor *at, *wanted, *from = *target;
+
+	if (g->err.code || !jm_layer_fits(g, most <= jm_tensor_count(from), "wanted-rows", from))
+		return NULL;
+	at = jm_graph_tensor(g, JM_CLASS_ACT, JM_I32, 1, DIMS(most), "wanted.at");
+	wanted = jm_graph_tensor(g, JM_CLASS_ACT, JM_I32, 1, DIMS(most), "wanted");
+	if (!jm_graph_node(g, JM_OP_WANTED_ROWS, &from, OPS(at, wanted)))
+		return NULL;
+	*target = wanted;
+	return at;
+}
+
 struct jm_tensor *jm_graph_sample(
 	struct jm_graph *g, struct jm_tensor *logits, int64_t classes, bool draws)
 {

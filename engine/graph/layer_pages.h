@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Layers of serving: a step over T rows, flat, of up to R requests whose keys and values are in
- * pages. Inference only. Errors: as graph.h says.
+ * pages. Inference only, but for rows by number. Errors: as graph.h says.
  */
 #ifndef JM_LAYER_PAGES_H
 #define JM_LAYER_PAGES_H
@@ -46,8 +46,11 @@ struct jm_tensor *jm_graph_attention_pages(struct jm_graph *g, struct jm_tensor 
 	const struct jm_flat *flat, int heads, int kv_heads, struct jm_rotary rotary,
 	bool wanted_alone);
 /* x[..,C] -> y[R,C], the rows of x whose numbers `at` i32[R] has; of a vector, whose rows are its
- * elements, y[R]. */
+ * elements, y[R]. In training no two numbers are equal. */
 struct jm_tensor *jm_graph_rows(struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *at);
+/* The numbers i32[most] of the rows of target i32[..] that are 0 or more, at most so many, filled
+ * up with others; *target becomes the target of each. */
+struct jm_tensor *jm_graph_wanted_rows(struct jm_graph *g, struct jm_tensor **target, int64_t most);
 /*
  * logits[R,V] -> the state "token" of jm_graph_flat: the largest of the first `classes` (0: all),
  * or, with draws, one by the inputs "rule" f32[R,3] and "draw" i32[R,2] of op sample, which it

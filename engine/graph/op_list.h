@@ -55,7 +55,7 @@
  *	out y c[..,C], mean f32[..], rstd f32[..]
  *	rstd = 1/sqrt(mean((x - mean)^2) + eps); y = (x - mean) rstd gamma + beta
  * layernorm-grad: in  dy c[..,C], x a[..,C], gamma f32[C], mean f32[..], rstd f32[..]
- *	out dx a[..,C], dgamma f32[C], dbeta? f32[C]	attr norm.eps
+ *	out dx a[..,C], dgamma? f32[C], dbeta? f32[C]	attr norm.eps
  *	h = (x - mean) rstd, g = dy gamma: dx = rstd (g - mean(g) - h mean(g h)) (means over
  *	C); dgamma = sum over rows of dy h; dbeta = sum over rows of dy. Bits 0 to 2 of
  *	`accumulate` are independent; bit 0 is the usual case (dx joins the residual's gradient).
@@ -110,7 +110,7 @@
  * rmsnorm: in  x a[..,C], gamma f32[C]	attr norm.eps
  *	out y c[..,C], rstd f32[..]	rstd = 1/sqrt(mean(x^2) + eps); y = x rstd gamma
  * rmsnorm-grad: in  dy c[..,C], x a[..,C], gamma f32[C], rstd f32[..]
- *	out dx a[..,C], dgamma f32[C]	attr norm.eps
+ *	out dx a[..,C], dgamma? f32[C]	attr norm.eps
  *	h = x rstd, g = dy gamma: dx = rstd (g - h mean(g h)); dgamma = sum over rows of dy h
  * maxpool: in  x c[B,C,Y,X]; out y c[B,C,P,Q]	attr pool.{kernel,stride,pad}
  *	P and Q are those of y: windows of kernel elements every `stride` from -pad on, each with
@@ -258,7 +258,13 @@
  * attention-pages: in  q c[..,H D], position i32[T], request i32[T], page i32[R,P], keys and values
  *	as of cache-write; out y c[..,H D]	attr pages.{heads,kv_heads,scale}
  *	as attention: row t sees the keys of its request at positions 0 to position[t]; padding: 0
- * rows: in  x c[..,C], at i32[R]; out y c[R,C]	y[r] = x[at[r]], 0 <= at < T holds
+ * rows: in  x any[..,C] or any[T], at i32[R]; out y any[R,C] or any[R]	y[r] = x[at[r]], 0 <= at < T
+ *	holds
+ * rows-grad: in  dy a|c[R,C], at i32[R]; out dx a|c[..,C]
+ *	dx[at[r]] = dy[r], other rows are 0; no two of at are equal
+ * wanted-rows: in  target i32[..]; out at i32[R], wanted i32[R]	R <= T
+ *	at: the first R of the numbers of the rows whose target is 0 or more, and then of the
+ *	others, each in their order; wanted[r] = target[at[r]]
  * made-ids: in  ids i32[..], token i32[R]; out y i32[..]	y = ids where that is 0 or more,
  *	else what the step before made: token[-1 - ids]; ids >= -R holds
  * sample: in  logits c[R,V], rule? f32[R,3], draw? i32[R,2]; out token i32[R]	attr xent.classes
@@ -359,6 +365,8 @@
 	X(CACHE_WRITE, "cache-write")                                                              \
 	X(ATTENTION_PAGES, "attention-pages")                                                      \
 	X(ROWS, "rows")                                                                            \
+	X(ROWS_GRAD, "rows-grad")                                                                  \
+	X(WANTED_ROWS, "wanted-rows")                                                              \
 	X(MADE_IDS, "made-ids")                                                                    \
 	X(SAMPLE, "sample")                                                                        \
 	X(ADD_NOISE, "add-noise")                                                                  \

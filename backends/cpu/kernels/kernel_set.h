@@ -261,6 +261,14 @@ struct cpu_put {
 	unsigned accumulate;
 };
 
+/* x[at[r]] = y[r] for rows of y [n,width], other rows of x [all,width] are 0; or that is added */
+struct cpu_spread_rows {
+	int64_t n, all, width;
+	const int32_t *at;
+	struct cpu_vec x, y;
+	bool accumulate;
+};
+
 struct cpu_sequences {
 	void (*tokens)(const struct cpu_tokens *p, int threads);
 	void (*tokens_grad)(const struct cpu_tokens *p, int threads);
@@ -268,6 +276,7 @@ struct cpu_sequences {
 	void (*first_grad)(const struct cpu_first *p, int threads);
 	void (*put)(const struct cpu_put *p, int threads);
 	void (*put_grad)(const struct cpu_put *p, int threads);
+	void (*spread_rows)(const struct cpu_spread_rows *p, int threads);
 };
 
 /* y[outer,rows,width] = m[rows,n] x[outer,n,width], of which m is constant and packed: CPU_PANEL

@@ -168,5 +168,15 @@ static void put_grad(const struct cpu_put *p, int threads)
 			p->accumulate & JM_ADD_OUT);
 }
 
+static void spread_rows(const struct cpu_spread_rows *p, int threads)
+{
+#pragma omp parallel for schedule(static) num_threads(threads)
+	for (int64_t t = 0; t < (p->accumulate ? 0 : p->all); t++)
+		move_row(&p->y, -1, &p->x, t, p->width, false);
+#pragma omp parallel for schedule(static) num_threads(threads)
+	for (int64_t r = 0; r < p->n; r++)
+		move_row(&p->y, r, &p->x, p->at[r], p->width, p->accumulate);
+}
+
 const struct cpu_sequences JM_CPU(cpu_sequences) = {
-	tokens, tokens_grad, first, first_grad, put, put_grad};
+	tokens, tokens_grad, first, first_grad, put, put_grad, spread_rows};

@@ -88,7 +88,7 @@ static int run_grad(const struct cpu_dev *dev, const struct cpu_exec *exec, stru
 		.gamma = n->in[2]->data,
 		.mean = centred(n) ? n->in[3]->data : NULL,
 		.rstd = n->in[centred(n) ? 4 : 3]->data,
-		.dgamma = n->out[1]->data,
+		.dgamma = cpu_data(n->out[1]),
 		.dbeta = centred(n) ? cpu_data(n->out[2]) : NULL,
 		.accumulate = n->accumulate,
 		.scratch = exec->scratch,

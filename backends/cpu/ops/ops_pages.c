@@ -128,6 +128,43 @@ static int run_rows(const struct cpu_dev *dev, const struct cpu_exec *exec, stru
 	return 0;
 }
 
+static int run_rows_grad(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = exec->node;
+	struct cpu_spread_rows p = {
+		.n = n->in[0]->dim[0],
+		.all = jm_tensor_rows(n->out[0]),
+		.width = jm_tensor_width(n->out[0]),
+		.at = n->in[1]->data,
+		.x = cpu_vec(n->out[0]),
+		.y = cpu_vec(n->in[0]),
+		.accumulate = jm_node_adds(n, 0),
+	};
+
+	(void)err;
+	dev->kernels->sequences->spread_rows(&p, dev->threads);
+	return 0;
+}
+
+static int run_wanted_rows(
+	const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = exec->node;
+	int64_t rows = jm_tensor_count(n->in[0]), most = n->out[0]->dim[0], made = 0;
+	const int32_t *target = n->in[0]->data;
+	int32_t *at = n->out[0]->data, *wanted = n->out[1]->data;
+
+	(void)dev;
+	(void)err;
+	for (int round = 0; round < 2; round++)
+		for (int64_t i = 0; i < rows && made < most; i++)
+			if ((target[i] < 0) == round) {
+				at[made] = (int32_t)i;
+				wanted[made++] = target[i];
+			}
+	return 0;
+}
+
 static int run_made_ids(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = exec->node;
@@ -200,6 +237,8 @@ const struct cpu_op cpu_ops_pages[] = {
 	{{JM_OP_CACHE_WRITE}, 1, takes, NULL, build_write, run_write, drop_write},
 	{{JM_OP_ATTENTION_PAGES}, 1, takes, scratch_attention, NULL, run_attention, NULL},
 	{{JM_OP_ROWS}, 1, takes, NULL, NULL, run_rows, NULL},
+	{{JM_OP_ROWS_GRAD}, 1, takes, NULL, NULL, run_rows_grad, NULL},
+	{{JM_OP_WANTED_ROWS}, 1, takes, NULL, NULL, run_wanted_rows, NULL},
 	{{JM_OP_MADE_IDS}, 1, takes, NULL, NULL, run_made_ids, NULL},
 	{{JM_OP_SAMPLE}, 1, takes, scratch_sample, NULL, run_sample, NULL},
 	{.n_nodes = 0},

@@ -178,6 +178,7 @@ template <int N, typename X, typename Y>
 static void norm_of(const struct cuda_norm *p, cudaStream_t stream)
 {
 	const int64_t packs = p->width / PACK;
+	const int64_t each = (p->width / N + MOST_THREADS - 1) / MOST_THREADS; /* of a thread */
 	const int bytes = (int)p->width * (int)sizeof(float);
 
 	if constexpr (N == PACK) {
@@ -192,7 +193,7 @@ static void norm_of(const struct cuda_norm *p, cudaStream_t stream)
 		cudaFuncSetAttribute(norm_kernel<N, X, Y, Y>,
 			cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
 	norm_kernel<N, X, Y, Y><<<(unsigned)p->rows,
-		threads_for((p->width + N - 1) / N, MOST_THREADS), bytes, stream>>>(*p);
+		threads_for((p->width / N + each - 1) / each, MOST_THREADS), bytes, stream>>>(*p);
 }
 
 template <int N> static void norm_typed(const struct cuda_norm *p, cudaStream_t stream)
@@ -425,6 +426,29 @@ __global__ void __launch_bounds__(MOST, grad_per_sm(CENTRED, R, sizeof(A)) / MOS
 	leave_sums<CENTRED, SUMS>(p, sums);
 }
 
+/* As norm_grad_kernel, of one row, without the gradients of gamma and beta, which need sums over
+ * rows. */
+template <int N, int R, bool CENTRED, typename C, typename A>
+__global__ void __launch_bounds__(MOST_THREADS, sizeof(A) > 2 ? 1 : 2)
+	norm_dx_kernel(struct cuda_norm_grad p)
+{
+	__shared__ float2 share[WARP];
+	const int64_t row = blockIdx.x;
+	struct row_part<N, R, C, A> now;
+	struct column_sums<N, R> unused;
+	struct factors<N, R> factors;
+
+	load_row<CENTRED>(p, row, now);
+	if constexpr (factors.kept)
+		over_packs<N, R>(
+			p.width, [&](int r, int i) { load(p.gamma + i, factors.gamma[r]); });
+	const float2 sum =
+		block_sums<CENTRED>(add_products<CENTRED>(p, now, factors, unused), share);
+
+	write_row<N, R, false>(
+		p, row * p.width, now, factors, sum.x / p.width, sum.y / p.width, unused);
+}
+
 /* Stores or adds element i of the first, second or third vector. */
 __device__ __forceinline__ void finish(
 	const struct cuda_norm_grad &p, int vector, int64_t i, float sum)
@@ -444,6 +468,29 @@ __global__ void norm_columns_kernel(struct cuda_norm_grad p, int columns)
 
 	if (threadIdx.x == 0 && column < columns)
 		finish(p, (int)(column / p.width), column % p.width, sum);
+}
+
+/* False where gamma and beta are frozen. */
+static bool has_vectors(const struct cuda_norm_grad *p)
+{
+	return p->dgamma || p->dbeta || p->sums;
+}
+
+template <int N, int R, bool CENTRED>
+static void norm_dx(const struct cuda_norm_grad *p, cudaStream_t stream)
+{
+	const int threads = threads_for((p->width + N * R - 1) / (N * R), MOST_THREADS);
+
+	with_type(p->dy, [&](auto t) {
+		using T = decltype(t);
+
+		if (p->x.type == p->dy.type)
+			norm_dx_kernel<N, R, CENTRED, T, T>
+				<<<(unsigned)p->rows, threads, 0, stream>>>(*p);
+		else
+			norm_dx_kernel<N, R, CENTRED, T, float>
+				<<<(unsigned)p->rows, threads, 0, stream>>>(*p);
+	});
 }
 
 template <int N, int R, bool CENTRED, bool SUMS, int MOST>
@@ -485,6 +532,9 @@ static void norm_grad_centred(const struct cuda_norm_grad *p, cudaStream_t strea
 template <int N, int R>
 static void norm_grad_of(const struct cuda_norm_grad *p, cudaStream_t stream)
 {
+	if (!has_vectors(p))
+		return p->centred ? norm_dx<N, R, true>(p, stream)
+				  : norm_dx<N, R, false>(p, stream);
 	p->centred ? norm_grad_centred<N, R, true>(p, stream)
 		   : norm_grad_centred<N, R, false>(p, stream);
 }
@@ -527,6 +577,8 @@ void cuda_norm_grad(const struct cuda_norm_grad *p, cudaStream_t stream)
 		norm_grad_of<PACK, 2>(p, stream);
 	else
 		norm_grad_of<PACK, 4>(p, stream);
+	if (!has_vectors(p))
+		return;
 	const int columns = vectors_of(*p) * (int)p->width;
 
 	norm_columns_kernel<<<blocks_for(columns, WARP), dim3(WARP, WARP), 0, stream>>>(

@@ -141,9 +141,12 @@ static int takes_grad(struct cuda_dev *dev, const struct jm_group *group, struct
 
 static size_t scratch_grad(struct cuda_dev *dev, const struct jm_group *group)
 {
-	struct cuda_norm_grad p = grad_of(group->node[0]);
-	size_t vectors = (p.centred ? 2 : 1) + (wgrad_of(group) ? 1 : 0);
+	const struct jm_node *n = group->node[0], *wgrad = wgrad_of(group);
+	struct cuda_norm_grad p = grad_of(n);
+	size_t vectors = (p.centred ? 2 : 1) + (wgrad ? 1 : 0);
 
+	if (!n->out[1] && !n->out[2] && !wgrad)
+		return 0;
 	return (size_t)cuda_norm_grad_blocks(dev->prop.multiProcessorCount, &p) * vectors *
 	       (size_t)p.width * sizeof(float);
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ops on sequences of tokens other than products and attention: turns nodes into arguments of
- * tokens.cu. */
+ * tokens.cu and wanted_rows.cu. */
 #include <math.h>
 
 #include "backends/cuda/device/cuda.h"
+#include "backends/cuda/kernels/wanted_rows.h"
 #include "op_rows.h"
 
 #define ALIGN ((size_t)256)
@@ -244,6 +245,50 @@ static int run_put(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm
 	return 0;
 }
 
+/* ---- rows of which the loss has a target ----------------------------------------------------- */
+
+static int takes_spread(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *n = group->node[0];
+
+	(void)dev;
+	return n->in[0]->type == n->out[0]->type ? 0 : cuda_no_types(n, err);
+}
+
+static int run_spread(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = &exec->node[0];
+	struct cuda_spread_rows p = {
+		.n = n->in[0]->dim[0],
+		.all = jm_tensor_rows(n->out[0]),
+		.width = jm_tensor_width(n->out[0]),
+		.at = n->in[1]->data,
+		.x = cuda_vec(n->out[0]),
+		.y = cuda_vec(n->in[0]),
+		.accumulate = jm_node_adds(n, 0),
+	};
+
+	(void)err;
+	cuda_spread_rows(&p, dev->stream);
+	return 0;
+}
+
+static int run_wanted(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = &exec->node[0];
+	struct cuda_wanted_rows p = {
+		.rows = (int)jm_tensor_count(n->in[0]),
+		.most = (int)n->out[0]->dim[0],
+		.target = n->in[0]->data,
+		.at = n->out[0]->data,
+		.wanted = n->out[1]->data,
+	};
+
+	(void)err;
+	cuda_wanted_rows(&p, dev->stream);
+	return 0;
+}
+
 const struct cuda_op cuda_ops_tokens[] = {
 	{{JM_OP_EMBED}, 1, takes_embed, NULL, NULL, NULL, run_embed, NULL},
 	{{JM_OP_EMBED_GRAD}, 1, takes_gradients, NULL, scratch_embed_grad, NULL, run_embed_grad,
@@ -254,5 +299,7 @@ const struct cuda_op cuda_ops_tokens[] = {
 	{{JM_OP_FIRST_GRAD}, 1, takes_first, NULL, NULL, NULL, run_first, NULL},
 	{{JM_OP_PUT_ROWS}, 1, takes_put, NULL, NULL, NULL, run_put, NULL},
 	{{JM_OP_PUT_ROWS_GRAD}, 1, takes_put, NULL, NULL, NULL, run_put, NULL},
+	{{JM_OP_ROWS_GRAD}, 1, takes_spread, NULL, NULL, NULL, run_spread, NULL},
+	{{JM_OP_WANTED_ROWS}, 1, NULL, NULL, NULL, NULL, run_wanted, NULL},
 	{.n_nodes = 0},
 };
