@@ -150,6 +150,47 @@ static void attention_short(
 		9, 3);
 }
 
+/* A prompt and then its last row alone, where all that was not written to the cache is NaN: the
+ * slots behind the last key and the pages of nobody. */
+static void attention_unwritten(
+	struct kit *k, const struct types *t, const struct shape *d, bool narrow)
+{
+	enum jm_dtype kept = narrow ? JM_F8E4M3 : t->c;
+	int64_t depth = d->s % 2 ? 64 : 128, rows = 65 + d->n % 90,
+		each = rows / JM_PAGE_TOKENS + 1;
+	int64_t heads = d->heads, kv_heads = d->kv_heads;
+	const int64_t *cache = DIMS(each + 3, JM_PAGE_TOKENS, kv_heads, depth);
+	struct jm_tensor *x =
+		kit_normal(k, t->c, 0, 1, 3, DIMS(1, rows, (heads + 2 * kv_heads) * depth));
+	struct jm_tensor *last = kit_normal(k, t->c, 0, 1, 3, DIMS(1, 1, heads * depth));
+	struct jm_tensor *page = kit_counted(k, 3, 2, DIMS(1, each));
+	struct jm_tensor *keys = kit_out(k, kept, 4, cache, kit_normal(k, kept, NAN, 1, 4, cache));
+	struct jm_tensor *values =
+		kit_out(k, kept, 4, cache, kit_normal(k, kept, NAN, 1, 4, cache));
+	struct jm_tensor *q = kit_out(k, t->c, 3, DIMS(1, rows, heads * depth), NULL);
+	struct jm_tensor *y[2] = {
+		kit_out(k, t->c, 3, q->dim, NULL), kit_out(k, t->c, 3, last->dim, NULL)};
+	struct jm_tensor *position = kit_counted(k, 0, 1, DIMS(rows)),
+			 *request = kit_ids(k, 1, 1, DIMS(rows));
+	union jm_attr attr = {.pages = {.heads = d->heads,
+				      .kv_heads = d->kv_heads,
+				      .rotary.theta = INFINITY,
+				      .scale = 1 / sqrt((double)depth)}};
+	struct jm_node *write = jm_graph_node(k->graph, JM_OP_CACHE_WRITE,
+		OPS(x, position, request, page, keys, values), OPS(q, keys, values));
+
+	if (write)
+		write->attr = attr;
+	backend_node(
+		k, JM_OP_ATTENTION_PAGES, OPS(q, position, request, page, keys, values), &y[0], 0)
+		->attr = attr;
+	backend_node(k, JM_OP_ATTENTION_PAGES,
+		OPS(last, kit_counted(k, (int)rows - 1, 1, DIMS(1)), kit_ids(k, 1, 1, DIMS(1)),
+			page, keys, values),
+		&y[1], 0)
+		->attr = attr;
+}
+
 static void rows(struct kit *k, const struct types *t, const struct shape *d, bool flag)
 {
 	struct jm_tensor *x = kit_normal(k, t->a, 0, 1, 3, DIMS(d->b, d->s, d->c));
@@ -253,6 +294,7 @@ const struct backend_case backend_pages_cases[] = {
 	{"attention-pages f8", attention_pages_f8},
 	{"attention-pages fast f8", attention_fast_f8},
 	{"attention-pages short", attention_short},
+	{"attention-pages, unwritten", attention_unwritten},
 	{"rows", rows},
 	{"rows of a vector", rows_of_vector},
 	{"wanted-rows", wanted_rows},
