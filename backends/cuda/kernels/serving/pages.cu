@@ -292,7 +292,7 @@ template <int OWN, typename T, typename K, int D>
 __device__ __forceinline__ void attend_alone(
 	const struct cuda_pages &p, const struct tile &t, char *share)
 {
-	const int per = p.heads / p.groups, head = blockIdx.y * per, warp = threadIdx.x / WARP;
+	const int per = p.heads / p.groups, head = blockIdx.x * per, warp = threadIdx.x / WARP;
 	struct few<K, D, OWN> w;
 
 	take_few<T>(p, t, head, per, w);
@@ -305,7 +305,7 @@ template <int OWN, typename T, typename K, int D>
 __device__ __forceinline__ void attend_few(
 	const struct cuda_pages &p, const struct tile &t, char *share)
 {
-	const int per = p.heads / p.groups, group = blockIdx.y, warp = threadIdx.x / WARP;
+	const int per = p.heads / p.groups, group = blockIdx.x, warp = threadIdx.x / WARP;
 	float *merged = reinterpret_cast<float *>(share);
 	struct few<K, D, OWN> w;
 
@@ -375,15 +375,15 @@ __device__ __forceinline__ struct tile tile_of(const struct tile &t, int lane)
 		__shfl_sync(0xffffffffu, t.request, lane), __shfl_sync(0xffffffffu, t.first, lane)};
 }
 
-/* A block takes every gridDim.x-th row, of which each lane looks at one: first each warp its share
+/* A block takes every gridDim.y-th row, of which each lane looks at one: first each warp its share
  * of the tiles of few pages, alone, then all together the others. */
 template <typename T, typename K, int D>
 __global__ void __launch_bounds__(FEW *WARP, few_blocks<K>)
 	attention_few_kernel(struct cuda_pages p)
 {
 	extern __shared__ __align__(128) char share[];
-	const struct tile t = few_at(p, blockIdx.x + threadIdx.x % WARP * gridDim.x);
-	const bool alone = gridDim.x < p.rows && t.n && t.first >= 0 && pages_of(t) <= ALONE;
+	const struct tile t = few_at(p, blockIdx.y + threadIdx.x % WARP * gridDim.y);
+	const bool alone = gridDim.y < p.rows && t.n && t.first >= 0 && pages_of(t) <= ALONE;
 	unsigned single = __ballot_sync(0xffffffffu, alone),
 		 shared = __ballot_sync(0xffffffffu, t.n && !alone);
 
@@ -470,8 +470,9 @@ static void attend(
 	const struct cuda_pages *given, const struct cuda_page_boxes *boxes, cudaStream_t stream)
 {
 	const int per = given->heads / given->groups, few = FEW * few_bytes<K, D>;
+	/* groups of a row one after the other: their keys lie beside each other */
 	const dim3 tiles(
-		blocks_of_rows(given->rows), (unsigned)given->groups, (unsigned)given->splits);
+		(unsigned)given->groups, blocks_of_rows(given->rows), (unsigned)given->splits);
 	struct cuda_pages own = *given, *p = &own;
 
 	own.span = boxes ? CUDA_PAGES_RUN : ROWS;
@@ -483,7 +484,7 @@ static void attend(
 	if (boxes)
 		cuda_attention_runs(p, boxes, stream);
 	else if (p->rows * per > QUERIES)
-		attention_many_kernel<T, K, D><<<dim3((unsigned)p->rows, tiles.y), per * WARP,
+		attention_many_kernel<T, K, D><<<dim3((unsigned)p->rows, tiles.x), per * WARP,
 			2 * page_bytes<K, D>, stream>>>(*p);
 	if (p->splits > 1)
 		start_overlapping(

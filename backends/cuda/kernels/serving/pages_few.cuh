@@ -254,7 +254,7 @@ __device__ __forceinline__ void see_pages(const struct cuda_pages &p, const stru
 		if (ahead < units) {
 #pragma unroll
 			for (int i = 0; i < N; i++)
-				copy_both<K, D>(p, t, N * ahead + i, number[i], blockIdx.y,
+				copy_both<K, D>(p, t, N * ahead + i, number[i], blockIdx.x,
 					base + (k % deep * N + i) * bytes, lane, WARP);
 			find_pages(p, t, N * (ahead + step), number);
 		}
