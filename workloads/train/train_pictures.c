@@ -166,9 +166,8 @@ static int check_held_out(const struct jm_train_pictures *p, struct jm_err *err)
 			p->eval_data);
 	return jm_err_set(err, JM_EUSAGE,
 		"--eval-data %s names the pictures of --data, which has no parts such as train and "
-		"val, so none are held out; give a DIR of other pictures, or move the classes into "
-		"%s/train "
-		"and some of their pictures into %s/val.",
+		"val, so none are held out; give a DIR of other pictures, or move what is learnt "
+		"into %s/train and what is held out into %s/val.",
 		p->eval_data, p->data, p->data);
 }
 
