@@ -124,7 +124,7 @@ __device__ __forceinline__ void keys_sums(const struct tiles &t, const keys_plac
 {
 	const int lane = threadIdx.x % WARP, mine = threadIdx.x / GROUP * TILE;
 	const uint32_t k = base + M::k + mine * CHUNK_ROW, v = base + M::v + mine * CHUNK_ROW;
-	int i = 0;
+	int i = 0, m = 0;
 
 	do {
 		const int st = i % STAGES, last = (i + STAGES - 1) % STAGES,
@@ -149,7 +149,8 @@ __device__ __forceinline__ void keys_sums(const struct tiles &t, const keys_plac
 		results_from_here(s);
 		keys_probabilities(t, s,
 			reinterpret_cast<const float *>(memory + M::lse) + st * TILE,
-			at.row0 + mine, (at.first + i % at.count) * TILE);
+			at.row0 + mine, (at.first + m) * TILE);
+		m = m + 1 == at.count ? 0 : m + 1;
 		pack<T>(p, s);
 		accumulate<T>(dv, p, dy, i > 0);
 		product_wait<1>();
@@ -220,7 +221,7 @@ __device__ __forceinline__ void pair_values(const struct tiles &t, const keys_pl
 {
 	const int lane = threadIdx.x % WARP;
 	uint4 *share = reinterpret_cast<uint4 *>(memory + M::p) + threadIdx.x % GROUP;
-	int i = 0;
+	int i = 0, m = 0;
 
 	do {
 		const int st = i % STAGES, turn = i % 2;
@@ -237,7 +238,8 @@ __device__ __forceinline__ void pair_values(const struct tiles &t, const keys_pl
 		results_from_here(s);
 		keys_probabilities(t, s,
 			reinterpret_cast<const float *>(memory + M::lse) + st * TILE, at.row0,
-			(at.first + i % at.count) * TILE);
+			(at.first + m) * TILE);
+		m = m + 1 == at.count ? 0 : m + 1;
 		pack<T>(p, s);
 		__syncwarp();
 		if (lane == 0)

@@ -293,8 +293,8 @@ static void start_all(
 {
 	if (p->depth == 64) {
 		start_rows<T, 64>(p, t, stream);
-		start_queries<T, 64, 4, 3>(p, t, stream);
-		start_keys<T, 64, 3>(p, t, stream);
+		start_queries<T, 64, 4, 4>(p, t, stream);
+		start_keys<T, 64, 4>(p, t, stream);
 	} else if (p->depth == 128) {
 		start_rows<T, 128>(p, t, stream);
 		start_queries<T, 128, 3, 2>(p, t, stream);

@@ -116,12 +116,25 @@ template <int N> __device__ __forceinline__ void results_from_here(float (&d)[N]
 		asm volatile("" : "+f"(d[i])::"memory");
 }
 
-/* Describes a matrix in shared memory at `at`; beyond: bytes from a chunk to the next, where
- * columns are not those that are summed over. */
+/* Describes a matrix in shared memory at `at` in its low half, for matrix_of; beyond: bytes from a
+ * chunk to the next, where columns are not those that are summed over. A matrix n bytes further on
+ * has n / 16 more. */
+__device__ __forceinline__ uint32_t matrix_low(uint32_t at, uint32_t beyond)
+{
+	return (at & 0x3ffff) >> 4 | beyond >> 4 << 16;
+}
+
+__device__ __forceinline__ uint64_t matrix_of(uint32_t low)
+{
+	uint64_t d;
+
+	asm("mov.b64 %0, {%1, %2};" : "=l"(d) : "r"(low), "n"(8 * CHUNK_ROW >> 4 | 1 << 30));
+	return d;
+}
+
 __device__ __forceinline__ uint64_t matrix_at(uint32_t at, uint32_t beyond)
 {
-	return (uint64_t)((at & 0x3ffff) >> 4) | (uint64_t)(beyond >> 4) << 16 |
-	       (uint64_t)(8 * CHUNK_ROW >> 4) << 32 | (uint64_t)1 << 62;
+	return matrix_of(matrix_low(at, beyond));
 }
 
 #define REGS_32 \

@@ -79,11 +79,14 @@ template <int D, typename T = bf16, int N>
 __device__ __forceinline__ void multiply(
 	float (&d)[N], uint32_t a, int a_rows, uint32_t b, int b_rows)
 {
-	product_first<T>(d, matrix_at(a, 16), matrix_at(b, 16));
+	const uint32_t low_a = matrix_low(a, 16), low_b = matrix_low(b, 16);
+
+	product_first<T>(d, matrix_of(low_a), matrix_of(low_b));
 #pragma unroll
 	for (int k = 1; k < D / 16; k++)
-		product_next<T>(d, matrix_at(a + k / 4 * a_rows * CHUNK_ROW + k % 4 * 32, 16),
-			matrix_at(b + k / 4 * b_rows * CHUNK_ROW + k % 4 * 32, 16));
+		product_next<T>(d,
+			matrix_of(low_a + (k / 4 * a_rows * CHUNK_ROW + k % 4 * 32) / 16),
+			matrix_of(low_b + (k / 4 * b_rows * CHUNK_ROW + k % 4 * 32) / 16));
 	product_commit();
 }
 
@@ -92,11 +95,12 @@ template <typename T = bf16, int N, int R>
 __device__ __forceinline__ void accumulate(
 	float (&sum)[N], const uint32_t (&a)[R][4], uint32_t b, int add)
 {
+	const uint32_t low = matrix_low(b, R * 16 * CHUNK_ROW);
+
 	product_fence();
 #pragma unroll
 	for (int k = 0; k < R; k++)
-		product_rows<T>(sum, a[k], matrix_at(b + k * 16 * CHUNK_ROW, R * 16 * CHUNK_ROW),
-			k ? 1 : add);
+		product_rows<T>(sum, a[k], matrix_of(low + k * CHUNK_ROW), k ? 1 : add);
 	product_commit();
 }
 
