@@ -62,9 +62,9 @@ static void batchnorm_pair(struct kit *k, const struct types *t, const struct sh
 		kit_read(k, bwd->out[i]);
 }
 
-/* A norm with ReLU whose result is pooled, and its gradient through the pooling; the flag adds to
- * all gradients. The image has whole numbers: rounding does not decide which of them is the largest
- * of a window. */
+/* A norm whose result is pooled, with ReLU or without, and its gradient through the pooling; the
+ * flag adds to all gradients. The image has whole numbers: rounding does not decide which of them
+ * is the largest of a window, or the smallest, where gamma is below 0. */
 static void batchnorm_pooled(struct kit *k, const struct types *t, const struct shape *d, bool add)
 {
 	const int64_t dim[] = {
@@ -73,16 +73,18 @@ static void batchnorm_pooled(struct kit *k, const struct types *t, const struct 
 	struct jm_tensor *y = jm_graph_tensor(k->graph, JM_CLASS_ACT, t->c, 4, dim, "y");
 	struct jm_tensor *dy = jm_graph_tensor(k->graph, JM_CLASS_ACT, t->c, 4, dim, "dy"), *pooled,
 			 *dp;
+	const bool relu = d->s % 3;
 	struct jm_node *fwd, *bwd;
 
-	a.gamma = kit_normal(k, t->v, 1, 0.05, 1, &dim[1]);
+	a.gamma = kit_normal(k, t->v, d->s % 4 < 2 ? 1 : -1, 0.05, 1, &dim[1]);
 	declare_half(k, t, &a, add);
 	fwd = jm_graph_node(
 		k->graph, JM_OP_BN_APPLY, OPS(a.x, a.mean, a.rstd, a.gamma, a.beta), &y);
 	pooled = jm_graph_maxpool(k->graph, y, 3, &(struct jm_window){.stride = 2, .pad = 1});
 	if (!fwd || !pooled)
 		return;
-	fwd->attr.bn.relu = true;
+	fwd->attr.bn.relu = relu;
+	fwd->beside = true;
 	kit_read(k, pooled);
 	dp = kit_normal(k, t->c, 0, 1, 4, pooled->dim);
 	bwd = jm_graph_node(k->graph, JM_OP_MAXPOOL_GRAD, OPS(dp, y), &dy);
@@ -90,9 +92,10 @@ static void batchnorm_pooled(struct kit *k, const struct types *t, const struct 
 		return;
 	bwd->fwd = jm_graph_cell(k->graph, pooled)->producer;
 	bwd->attr = bwd->fwd->attr;
-	bwd = backend_node(k, JM_OP_BN_GRAD, OPS(dy, a.x, NULL, a.gamma, a.mean, a.rstd, a.beta),
+	bwd = backend_node(k, JM_OP_BN_GRAD,
+		OPS(dy, a.x, NULL, a.gamma, a.mean, a.rstd, relu ? a.beta : NULL),
 		OPS(a.dx, a.dgamma, a.dbeta), add ? 7 : 0);
-	bwd->attr.bn.relu = true;
+	bwd->attr.bn.relu = relu;
 	bwd->fwd = fwd;
 }
 
@@ -161,8 +164,8 @@ static void depthwise_relu(struct kit *k, const struct types *t, const struct sh
 	backend_node(k, JM_OP_RELU_GRAD, OPS(between, open), &dx, add);
 }
 
-/* A norm that two nodes apply: a convolution with a filter for each channel, and the gradient of
- * its filter, which the flag adds to another. */
+/* A norm that two nodes apply, or a ReLU if it has no gamma: a convolution with a filter for each
+ * channel, and the gradient of its filter, which the flag adds to another. */
 static struct jm_tensor *apply_twice(struct kit *k, const struct types *t, const struct half *a,
 	struct jm_tensor *w, struct jm_tensor *dz, bool add)
 {
@@ -172,11 +175,13 @@ static struct jm_tensor *apply_twice(struct kit *k, const struct types *t, const
 
 	for (int i = 0; i < 2; i++) {
 		y[i] = kit_out(k, t->c, 4, a->x->dim, NULL);
-		n = jm_graph_node(k->graph, JM_OP_BN_APPLY,
-			OPS(a->x, a->mean, a->rstd, a->gamma, a->beta), &y[i]);
+		n = a->gamma ? jm_graph_node(k->graph, JM_OP_BN_APPLY,
+				       OPS(a->x, a->mean, a->rstd, a->gamma, a->beta), &y[i])
+			     : jm_graph_node(k->graph, JM_OP_RELU, OPS(a->x), &y[i]);
 		if (!n)
 			return NULL; /* the graph holds the error */
-		n->attr.bn.relu = n->beside = true;
+		n->attr.bn.relu = a->gamma;
+		n->beside = true;
 		n->again = i;
 		if (!i)
 			z = jm_graph_conv(k->graph, y[0], w, NULL,
@@ -218,11 +223,48 @@ static void batchnorm_depthwise(
 	bwd->attr.bn.relu = true;
 }
 
+/*
+ * A ReLU that a convolution with a filter for each channel and the gradient of its filter apply,
+ * and the gradients of the image, of the ReLU, and of a norm without ReLU before it; the flag adds
+ * the second to that of another branch, without which only the norm's may read it.
+ */
+static void depthwise_relu_norm(
+	struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	const int64_t dim[] = {d->b, d->s % 2 ? d->c : (d->c + 7) / 8 * 8, 5 + d->s % 9, 1 + d->s},
+		      w_dim[] = {dim[1], 1, 3, 3};
+	struct half a = {.x = kit_normal(k, t->c, 0.5, 2, 4, dim)},
+		    open = {.x = kit_normal(k, t->c, 0, 1, 4, dim)};
+	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.3, 4, w_dim), *z;
+	struct jm_tensor *dz = kit_normal(k, t->c, 0, 1, 4, dim);
+	struct jm_tensor *between =
+		jm_graph_tensor(k->graph, JM_CLASS_ACT, t->c, 4, dim, "between");
+	struct jm_tensor *e = add ? backend_result(k, t->c, true, 4, dim)
+				  : jm_graph_tensor(k->graph, JM_CLASS_ACT, t->c, 4, dim, "e");
+	struct jm_tensor *y = kit_out(k, t->c, 4, dim, NULL);
+	struct jm_node *bwd;
+
+	a.gamma = kit_normal(k, t->v, 1, 0.2, 1, &dim[1]);
+	declare_half(k, t, &a, false);
+	backend_node(k, JM_OP_BN_APPLY, OPS(a.x, a.mean, a.rstd, a.gamma, a.beta), &y, 0);
+	z = apply_twice(k, t, &open, w, dz, add);
+	bwd = jm_graph_node(k->graph, JM_OP_CONV_DGRAD, OPS(dz, w), &between);
+	if (!z || !bwd)
+		return; /* the graph holds the error */
+	kit_read(k, z);
+	bwd->fwd = jm_graph_cell(k->graph, z)->producer;
+	bwd->attr = bwd->fwd->attr;
+	backend_node(k, JM_OP_RELU_GRAD, OPS(between, open.x), &e, add);
+	backend_node(k, JM_OP_BN_GRAD, OPS(e, a.x, NULL, a.gamma, a.mean, a.rstd),
+		OPS(a.dx, a.dgamma, a.dbeta), 0);
+}
+
 const struct backend_case backend_norms_cases[] = {
 	{"batchnorm, pair", batchnorm_pair},
 	{"batchnorm, pooled", batchnorm_pooled},
 	{"batchnorm, depthwise", batchnorm_depthwise},
 	{"relu, pooled", relu_pooled},
 	{"relu, depthwise", depthwise_relu},
+	{"relu, depthwise, norm", depthwise_relu_norm},
 	{0},
 };

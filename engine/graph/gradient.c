@@ -295,6 +295,17 @@ static void fill_unread(const struct walk *w, const struct rule *rule, struct jm
 	}
 }
 
+/* True for the gradient of what is added to a norm without ReLU, as its first part: it is that of
+ * the norm's result, which is passed on. */
+static bool is_passed(const struct walk *w, const struct rule *rule, int i)
+{
+	const struct jm_node *n = w->node;
+
+	return rule->op == JM_OP_BN_GRAD && i == 3 && !n->attr.bn.relu &&
+	       n->in[5]->type == n->out[0]->type && n->in[5]->class != JM_CLASS_PARAM &&
+	       !w->grad[n->in[5]->id];
+}
+
 static void emit(struct walk *w, const struct rule *rule)
 {
 	struct jm_tensor *in[JM_NODE_IN], *out[JM_NODE_OUT] = {0};
@@ -311,6 +322,10 @@ static void emit(struct walk *w, const struct rule *rule)
 
 		if (!t)
 			continue;
+		if (is_passed(w, rule, i)) {
+			pass_on(w, in[0], t);
+			continue;
+		}
 		wanted = true;
 		out[i] = before < i ? out[before] : part_of(w, t, &add);
 		accumulate |= (unsigned)add << i;

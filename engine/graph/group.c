@@ -47,6 +47,8 @@ static const struct cover {
 	{3, {JM_OP_CONV, JM_OP_BN_STATS, JM_OP_BN_FINALIZE}, 0},
 	/* the gradient of the pooled image; that of the convolution's result, as below */
 	{3, {JM_OP_MAXPOOL_GRAD, JM_OP_RELU_GRAD, JM_OP_CONV_WGRAD}, 0},
+	/* the gradient of the ReLU's result; that of its operand, unless another node reads it */
+	{3, {JM_OP_CONV_DGRAD, JM_OP_RELU_GRAD, JM_OP_BN_GRAD}, 0},
 	/* the bias of the layer has the sum of the first node's rows as its gradient */
 	{2, {JM_OP_LAYERNORM_GRAD, JM_OP_LINEAR_WGRAD}, FIRST_ENDS},
 	{2, {JM_OP_GEGLU_GRAD, JM_OP_LINEAR_WGRAD}, FIRST_ENDS},
@@ -82,8 +84,12 @@ static const struct cover {
 	{2, {JM_OP_BN_GRAD, JM_OP_BN_GRAD}, 0},
 	{2, {JM_OP_MAXPOOL_GRAD, JM_OP_BN_GRAD}, 0},
 	/* the normalized image */
+	{2, {JM_OP_BN_APPLY, JM_OP_MAXPOOL}, 0},
 	{2, {JM_OP_BN_APPLY, JM_OP_CONV}, 0},
 	{2, {JM_OP_BN_APPLY, JM_OP_CONV_WGRAD}, 0},
+	/* the image after the ReLU */
+	{2, {JM_OP_RELU, JM_OP_CONV}, 0},
+	{2, {JM_OP_RELU, JM_OP_CONV_WGRAD}, 0},
 	/* the sum */
 	{2, {JM_OP_ADD, JM_OP_LAYERNORM}, 0},
 	{2, {JM_OP_ADD, JM_OP_RMSNORM}, 0},
@@ -162,7 +168,7 @@ static bool shares(const struct jm_node *grad, const struct jm_node *n)
  * True if nodes k and k + 1 run as one, rather than the first of them with the node before it:
  * gradients of two norms that were added, or the gradient of an activation and that activation,
  * which is then recomputed as cheaply as rematerialize.c assumes, as is a norm that a convolution
- * or the gradient of its filter applies.
+ * or the gradient of its filter applies, or a ReLU; or a norm that is pooled.
  */
 static bool begins_pair(const struct jm_graph *g, int k)
 {
@@ -170,8 +176,9 @@ static bool begins_pair(const struct jm_graph *g, int k)
 
 	if (!next)
 		return false;
-	if (n->op == JM_OP_BN_APPLY && n->beside)
-		return (next->op == JM_OP_CONV || next->op == JM_OP_CONV_WGRAD) &&
+	if ((n->op == JM_OP_BN_APPLY || n->op == JM_OP_RELU) && n->beside)
+		return (next->op == JM_OP_CONV || next->op == JM_OP_CONV_WGRAD ||
+			       next->op == JM_OP_MAXPOOL) &&
 		       jm_node_reads(next, n->out[0]);
 	if (next->beside && jm_group_gradient(next->op) == n->op)
 		return shares(n, next);

@@ -140,19 +140,33 @@ static bool grows_again(const struct remake *l, const struct jm_node *n)
 	       l->g->node[k]->op == JM_OP_CONV_WGRAD && 4 * n->in[0]->bytes <= n->out[0]->bytes;
 }
 
+/* True if the gradients read y, the result of a ReLU, for the gradient of a filter, and as the mask
+ * of its own gradient. The operand has the same mask, and is kept in place of y. */
+static bool is_mask_too(const struct remake *l, const struct jm_tensor *y)
+{
+	int readers = 0;
+
+	for (int k = l->first[y->id]; k <= l->last[y->id]; k++)
+		readers += jm_node_reads(l->g->node[k], y);
+	return readers == 2 && l->g->node[l->last[y->id]]->op == JM_OP_RELU_GRAD;
+}
+
 /*
- * True if only a convolution with a filter for each channel reads the result of n, a norm with
- * ReLU, and of the gradients only that of its filter: both may norm the image as they read it, so
- * that it is never stored.
+ * True if only a convolution with a filter for each channel reads the result of n, a norm with ReLU
+ * or a ReLU of what is no convolution, and of the gradients only that of its filter: both may norm
+ * the image as they read it, so that it is never stored.
  */
 static bool is_normed_again(const struct remake *l, const struct jm_node *n)
 {
 	const struct jm_tensor *y = n->out[0];
 	int f = l->forward[y->id], k = l->first[y->id];
-	const struct jm_node *conv = f > n->id ? l->g->node[f] : NULL;
+	const struct jm_node *conv = f > n->id ? l->g->node[f] : NULL,
+			     *maker = n->in[0] ? jm_graph_cell(l->g, n->in[0])->producer : NULL;
+	bool norm = n->op == JM_OP_BN_APPLY && n->attr.bn.relu && !n->in[5];
+	bool relu = n->op == JM_OP_RELU && maker && maker->op != JM_OP_CONV;
 
-	if (!l->beside || n->op != JM_OP_BN_APPLY || !n->attr.bn.relu || n->in[5] ||
-		jm_dtype_bytes(y->type) != 2 || k < 0 || l->last[y->id] != k || !conv ||
+	if (!l->beside || (!norm && !relu) || jm_dtype_bytes(y->type) != 2 || k < 0 ||
+		(norm ? l->last[y->id] != k : !is_mask_too(l, y)) || !conv ||
 		conv->op != JM_OP_CONV || conv->in[0] != y || conv->attr.conv.groups != y->dim[1] ||
 		conv->attr.conv.stride[0] > 1 || l->g->node[k]->op != JM_OP_CONV_WGRAD)
 		return false;
@@ -219,6 +233,22 @@ static bool feeds_hidden(const struct remake *l, const struct jm_node *n)
 	       hidden_first(l, l->g->node[f + 1]) == l->g->node[f];
 }
 
+/* Norms that a max pooling of 3 x 3 with stride 2 alone reads: one kernel may norm the maxima. */
+static void mark_pooled(const struct remake *l)
+{
+	for (int f = 0; l->beside && l->positions && f + 1 < l->g->n_forward; f++) {
+		struct jm_node *n = l->g->node[f];
+		const struct jm_node *pool = l->g->node[f + 1];
+		int y = n->op == JM_OP_BN_APPLY ? n->out[0]->id : -1;
+
+		if (y >= 0 && !n->in[5] && jm_dtype_bytes(n->out[0]->type) == 2 &&
+			pool->op == JM_OP_MAXPOOL && pool->in[0] == n->out[0] &&
+			pool->attr.pool.kernel[0] == 3 && pool->attr.pool.stride[0] == 2 &&
+			l->forward[y] == f + 1 && l->first[y] < 0)
+			n->beside = true;
+	}
+}
+
 /* True for what is chosen whatever the budget. */
 static bool is_free(const struct remake *l, const struct jm_node *n)
 {
@@ -271,6 +301,8 @@ static void make_duplicate(struct remake *l, const struct jm_node *n)
 	}
 	if (normed)
 		again->beside = l->g->node[n->id]->beside = true;
+	if (normed && n->op == JM_OP_RELU)
+		l->g->node[l->last[n->out[0]->id]]->in[1] = n->in[0];
 	if (before)
 		again->in[0] = before->out[0];
 	rename_reads(l, n->out[0], again->out[0]);
@@ -289,7 +321,7 @@ static bool pays(const struct remake *l, const struct jm_node *n)
 		return false;
 	if (first)
 		return operands_there(l, first, k) && operands_kept(l, first);
-	if (grows_again(l, n))
+	if (grows_again(l, n) || (n->op == JM_OP_RELU && is_normed_again(l, n)))
 		return operands_kept(l, n);
 	return (kept || is_cheap(l, n)) && operands_there(l, n, k) && operands_kept(l, n);
 }
@@ -408,6 +440,7 @@ int jm_graph_rematerialize(struct jm_graph *g, const struct jm_remake *how, stru
 		usual.share = jm_remake_usual(g);
 	if (found && l.forward && l.first && l.last) {
 		find_readers(&l);
+		mark_pooled(&l);
 		make_duplicates(&l, found, &usual);
 	} else {
 		jm_err_set(&g->err, JM_ENOMEM, "Out of memory for a graph that recomputes values.");

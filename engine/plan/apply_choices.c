@@ -397,14 +397,17 @@ static void count_use(struct jm_uses *uses, const struct jm_tensor *t, int node)
 	}
 }
 
-static void count_uses(const struct jm_graph *g, struct jm_uses *uses)
+/* positions: the backend saves positions of maxima, so that the gradient of a max pooling does not
+ * read the image that was pooled (liveness.c). */
+static void count_uses(const struct jm_graph *g, bool positions, struct jm_uses *uses)
 {
 	uses->n_nodes = g->n_nodes;
 	for (int k = 0; k < g->n_nodes; k++) {
 		const struct jm_node *n = g->node[k];
 
 		for (int i = 0; i < n->n_in; i++)
-			count_use(uses, n->in[i], k);
+			if (!positions || n->op != JM_OP_MAXPOOL_GRAD || i != 1)
+				count_use(uses, n->in[i], k);
 		for (int i = 0; i < n->n_out; i++)
 			count_use(uses, n->out[i], k);
 	}
@@ -483,7 +486,7 @@ int jm_program_apply_choices(struct jm_program *p, struct jm_err *err)
 	int n, code = JM_ENOMEM;
 
 	if (advice && uses.count && uses.last && group_of) {
-		count_uses(g, &uses);
+		count_uses(g, !p->device->props.host_memory, &uses);
 		p->uses = &uses;
 		if (p->is_first)
 			jm_program_lay_parameters(p);

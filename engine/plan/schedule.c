@@ -144,7 +144,8 @@ static struct jm_node *copy_behind(const struct jm_graph *g, int k)
 	struct jm_node *next = k + 1 < g->n_nodes ? g->node[k + 1] : NULL;
 
 	const struct jm_node *n = g->node[k];
-	bool joins = n->op == JM_OP_UPSAMPLE || (n->op == JM_OP_BN_APPLY && n->beside);
+	bool joins = n->op == JM_OP_UPSAMPLE ||
+		     ((n->op == JM_OP_BN_APPLY || n->op == JM_OP_RELU) && n->beside);
 
 	return joins && next && next->op == JM_OP_CAST && next->out[0]->class == JM_CLASS_COPY &&
 			       !next->again

@@ -12,9 +12,10 @@ size_t cuda_bn_scratch(int64_t c)
 
 /* ---- statistics ------------------------------------------------------------------------------ */
 
+/* backwards: from the last row to the first, because the last ones may still be in the cache. */
 template <int N, typename T>
 __global__ void __launch_bounds__(COLUMN_THREADS, COLUMN_RESIDENT(T))
-	stats_kernel(const T *__restrict__ x, float *parts, int64_t rows, int64_t c)
+	stats_kernel(const T *__restrict__ x, float *parts, int64_t rows, int64_t c, bool backwards)
 {
 	__shared__ float share[COLUMN_THREADS * N];
 	float shift[N], sum[N] = {}, squares[N] = {};
@@ -23,7 +24,10 @@ __global__ void __launch_bounds__(COLUMN_THREADS, COLUMN_RESIDENT(T))
 	if (at < c) {
 		load(x + at, shift);
 		over_rows<4, raw<N, T>>(
-			rows, [&](int64_t r, raw<N, T> &t) { fetch<N>(x + r * c + at, t); },
+			rows,
+			[&](int64_t r, raw<N, T> &t) {
+				fetch<N>(x + (backwards ? rows - 1 - r : r) * c + at, t);
+			},
 			[&](int64_t, const raw<N, T> &t) {
 				float v[N];
 
@@ -52,6 +56,7 @@ template <typename T, typename P>
 __global__ void stats_finish(struct cuda_bn p, const T *x, const P *parts, int n)
 {
 	__shared__ double share[WARP][WARP + 1];
+	wait_for_previous();
 	two_sums s = gather_parts(parts, n, p.c, share);
 	int64_t at = gathered_channel();
 	double mean, var;
@@ -72,10 +77,10 @@ template <int N, typename T> static void stats(const struct cuda_bn *p, cudaStre
 	struct columns shape = columns_of(p->rows, p->c, N, COLUMN_RESIDENT(T));
 	float *parts = sums_of(p->scratch, p->c).parts;
 
-	stats_kernel<N>
-		<<<shape.grid, shape.block, 0, stream>>>(as<const T>(p->x), parts, p->rows, p->c);
-	stats_finish<<<blocks_for(p->c, WARP), dim3(WARP, WARP), 0, stream>>>(
-		*p, as<const T>(p->x), parts, (int)shape.grid.y);
+	stats_kernel<N><<<shape.grid, shape.block, 0, stream>>>(
+		as<const T>(p->x), parts, p->rows, p->c, p->backwards);
+	start_finish(stats_finish<T, float>, p->c, stream, *p, as<const T>(p->x), parts,
+		(int)shape.grid.y);
 }
 
 void cuda_bn_stats(const struct cuda_bn *p, cudaStream_t stream)
@@ -91,8 +96,7 @@ void cuda_bn_stats(const struct cuda_bn *p, cudaStream_t stream)
 
 void cuda_bn_of_parts(const struct cuda_bn *p, const double *parts, int n, cudaStream_t stream)
 {
-	stats_finish<<<blocks_for(p->c, WARP), dim3(WARP, WARP), 0, stream>>>(
-		*p, (const float *)NULL, parts, n);
+	start_finish(stats_finish<float, double>, p->c, stream, *p, (const float *)NULL, parts, n);
 }
 
 __global__ void sums_kernel(struct cuda_bn p, const float *sum, const float *squares)
@@ -250,6 +254,7 @@ __global__ void __launch_bounds__(COLUMN_THREADS, GRAD_RESIDENT)
 	int64_t at = column_of(N);
 	channels<N> c;
 
+	wait_for_previous();
 	if (at >= p.c)
 		return;
 	load_channels<N, M>(p, at, c);
@@ -281,9 +286,9 @@ static void grad_masked(const struct cuda_bn_grad *p, cudaStream_t stream)
 	struct sums s = sums_of(p->scratch, p->c);
 
 	grad_sums<N, T, M, KEEP><<<shape.grid, shape.block, 0, stream>>>(*p, s.parts);
-	grad_finish<<<blocks_for(p->c, WARP), dim3(WARP, WARP), 0, stream>>>(
-		*p, s, (int)shape.grid.y);
-	grad_kernel<N, T, KEEP ? MASK_KEPT : M><<<shape.grid, shape.block, 0, stream>>>(*p, s);
+	start_finish(grad_finish, p->c, stream, *p, s, (int)shape.grid.y);
+	start_overlapping(grad_kernel < N, T, KEEP ? MASK_KEPT : M >, shape.grid, shape.block, 0,
+		stream, *p, s);
 }
 
 /* Finds e by y or by the bits. */
@@ -303,12 +308,13 @@ void cuda_bn_grad_of_parts(
 	struct cuda_bn_grad q = *p;
 
 	q.dadd = e;
-	grad_finish<<<blocks_for(p->c, WARP), dim3(WARP, WARP), 0, stream>>>(*p, s, n);
+	start_finish(grad_finish, p->c, stream, *p, s, n);
 	with_type(p->x, [&](auto t) {
 		using T = decltype(t);
 		struct columns shape = columns_of(p->rows, p->c, PACK, GRAD_RESIDENT);
 
-		grad_kernel<PACK, T, MASK_KEPT><<<shape.grid, shape.block, 0, stream>>>(q, s);
+		start_overlapping(
+			grad_kernel<PACK, T, MASK_KEPT>, shape.grid, shape.block, 0, stream, q, s);
 	});
 }
 

@@ -124,10 +124,19 @@ __device__ __forceinline__ void widen_both(
 #define GRAD_AHEAD(T) (sizeof(T) == 2 ? 4 : 2)
 #define GRAD_RESIDENT 2
 
+/* Finishes what starts with gather_parts: a warp has a channel. */
+template <class... P, class... A>
+static inline void start_finish(
+	void (*kernel)(P...), int64_t c, cudaStream_t stream, const A &...operands)
+{
+	start_overlapping(kernel, blocks_for(c, WARP), dim3(WARP, WARP), 0, stream, operands...);
+}
+
 /* From the parts of grad_sums to the sums of all rows, dgamma and dbeta. */
 static __global__ void grad_finish(struct cuda_bn_grad p, struct sums to, int n)
 {
 	__shared__ double share[WARP][WARP + 1];
+	wait_for_previous();
 	two_sums s = gather_parts(to.parts, n, p.c, share);
 	int64_t at = gathered_channel();
 	float dgamma, dbeta;

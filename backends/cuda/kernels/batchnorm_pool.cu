@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The gradient of a norm with ReLU whose result x[B,Y,X,C] is max-pooled with windows of 3 x 3,
- * stride 2 and pad 1: both passes compute the gradient of the pooling from dy and the saved
- * positions, so that it is not stored. A thread handles four pixels, which lie in four windows, and
- * one pack of channels.
+ * The gradient of a norm, with or without ReLU, whose result x[B,Y,X,C] is max-pooled with windows
+ * of 3 x 3, stride 2 and pad 1: both passes compute the gradient of the pooling from dy and the
+ * saved positions, so that it is not stored. A thread handles four pixels, which lie in four
+ * windows, and one pack of channels.
  */
 #include "batchnorm.cuh"
 #include "pool.cuh"
 
 /* Calls use(element, e, x - mean) for all packs of the thread's channels; e is the gradient before
  * the ReLU. last: from the last pixels to the first, which may still be in the cache. */
-template <typename T, class USE>
+template <typename T, enum mask M, class USE>
 __device__ __forceinline__ void over_quads(
 	const struct cuda_bn_grad &p, const struct cuda_pool &q, int64_t at, bool last, USE use)
 {
@@ -18,7 +18,7 @@ __device__ __forceinline__ void over_quads(
 	int64_t quads = (int64_t)q.batch * half[0] * half[1];
 	channels<PACK> c;
 
-	load_channels<PACK, MASK_X>(p, at, c);
+	load_channels<PACK, M>(p, at, c);
 	for (int64_t r = first_row(); r < quads; r += row_step()) {
 		unsigned i = (unsigned)(last ? quads - 1 - r : r);
 		place from = {(int)(i / half[1] / half[0]), (int)(i / half[1] % half[0]),
@@ -43,7 +43,8 @@ __device__ __forceinline__ void over_quads(
 			load(x[k].v, v);
 #pragma unroll
 			for (int j = 0; j < PACK; j++) {
-				if (!(normed(v[j], c.mean[j], c.scale[j], c.shift[j]) > 0))
+				if (M == MASK_X &&
+					!(normed(v[j], c.mean[j], c.scale[j], c.shift[j]) > 0))
 					e[k / 2][k % 2][j] = 0;
 				v[j] -= c.mean[j];
 			}
@@ -54,7 +55,7 @@ __device__ __forceinline__ void over_quads(
 	}
 }
 
-template <typename T>
+template <typename T, enum mask M>
 __global__ void __launch_bounds__(COLUMN_THREADS, GRAD_RESIDENT)
 	pooled_sums(struct cuda_bn_grad p, struct cuda_pool q, float *parts)
 {
@@ -63,7 +64,7 @@ __global__ void __launch_bounds__(COLUMN_THREADS, GRAD_RESIDENT)
 	int64_t at = column_of(PACK);
 
 	if (at < p.c)
-		over_quads<T>(p, q, at, false,
+		over_quads<T, M>(p, q, at, false,
 			[&](int64_t, const float(&e)[PACK], const float(&v)[PACK],
 				const channels<PACK> &) {
 #pragma unroll
@@ -75,19 +76,20 @@ __global__ void __launch_bounds__(COLUMN_THREADS, GRAD_RESIDENT)
 	leave_parts(sum, product, parts, p.c, share);
 }
 
-template <typename T>
+template <typename T, enum mask M>
 __global__ void __launch_bounds__(COLUMN_THREADS, GRAD_RESIDENT)
 	pooled_kernel(struct cuda_bn_grad p, struct cuda_pool q, struct sums s)
 {
 	float first[PACK], second[PACK];
 	int64_t at = column_of(PACK);
 
+	wait_for_previous();
 	if (at >= p.c)
 		return;
 	load(s.first + at, first);
 	load(s.second + at, second);
-	over_quads<T>(p, q, at, true,
-		[&](int64_t i, const float (&e)[PACK], float (&v)[PACK], const channels<PACK> &c) {
+	over_quads<T, M>(p, q, at, true,
+		[&](int64_t i, const float(&e)[PACK], float(&v)[PACK], const channels<PACK> &c) {
 #pragma unroll
 			for (int k = 0; k < PACK; k++)
 				v[k] = c.scale[k] * (e[k] - first[k] - v[k] * second[k]);
@@ -95,19 +97,24 @@ __global__ void __launch_bounds__(COLUMN_THREADS, GRAD_RESIDENT)
 		});
 }
 
-void cuda_bn_grad_pooled(
-	const struct cuda_bn_grad *p, const struct cuda_pool *q, cudaStream_t stream)
+template <typename T, enum mask M>
+static void pooled(const struct cuda_bn_grad *p, const struct cuda_pool *q, cudaStream_t stream)
 {
 	int64_t quads = (int64_t)q->batch * ((q->in[0] + 1) / 2) * ((q->in[1] + 1) / 2);
 	struct columns shape = columns_of(quads, p->c, PACK, GRAD_RESIDENT);
 	struct sums s = sums_of(p->scratch, p->c);
 
+	pooled_sums<T, M><<<shape.grid, shape.block, 0, stream>>>(*p, *q, s.parts);
+	start_finish(grad_finish, p->c, stream, *p, s, (int)shape.grid.y);
+	start_overlapping(pooled_kernel<T, M>, shape.grid, shape.block, 0, stream, *p, *q, s);
+}
+
+void cuda_bn_grad_pooled(
+	const struct cuda_bn_grad *p, const struct cuda_pool *q, cudaStream_t stream)
+{
 	with_type(p->x, [&](auto t) {
 		using T = decltype(t);
 
-		pooled_sums<T><<<shape.grid, shape.block, 0, stream>>>(*p, *q, s.parts);
-		grad_finish<<<blocks_for(p->c, WARP), dim3(WARP, WARP), 0, stream>>>(
-			*p, s, (int)shape.grid.y);
-		pooled_kernel<T><<<shape.grid, shape.block, 0, stream>>>(*p, *q, s);
+		p->beta ? pooled<T, MASK_X>(p, q, stream) : pooled<T, MASK_NONE>(p, q, stream);
 	});
 }

@@ -11,7 +11,8 @@
 
 #define PACK 8 /* elements that a thread handles at a time: 16 bytes of 2-byte elements */
 #define WARP 32
-#define MASKED -1e30f /* a score that counts as none; not infinite, so that differences are numbers */
+#define MASKED                                                                                     \
+	-1e30f /* a score that counts as none; not infinite, so that differences are numbers */
 
 typedef __nv_bfloat16 bf16;
 
@@ -135,7 +136,8 @@ template <int N, typename T> __device__ __forceinline__ void fetch(const T *p, r
 }
 
 /* As raw, for elements that are only read as f32. */
-template <int N, typename T> struct packed : raw<N, T> {};
+template <int N, typename T> struct packed : raw<N, T> {
+};
 
 /* Pairs of elements, because the compiler would keep single ones in a register each. */
 template <> struct alignas(16) packed<PACK, bf16> {
@@ -356,9 +358,9 @@ static inline bool can_overlap()
 }
 
 /* Starts a kernel that calls wait_for_previous. */
-template <class P>
-static inline void start_overlapping(
-	void (*kernel)(P), dim3 blocks, int threads, int shared, cudaStream_t stream, const P &p)
+template <class... P, class... A>
+static inline void start_overlapping(void (*kernel)(P...), dim3 blocks, dim3 threads, int shared,
+	cudaStream_t stream, const A &...operands)
 {
 	cudaLaunchAttribute overlaps = {};
 	cudaLaunchConfig_t how = {};
@@ -367,11 +369,11 @@ static inline void start_overlapping(
 	overlaps.val.programmaticStreamSerializationAllowed = 1;
 	how.gridDim = blocks;
 	how.dynamicSmemBytes = (size_t)shared;
-	how.blockDim = dim3((unsigned)threads);
+	how.blockDim = threads;
 	how.stream = stream;
 	how.attrs = &overlaps;
 	how.numAttrs = can_overlap();
-	cudaLaunchKernelEx(&how, kernel, p);
+	cudaLaunchKernelEx(&how, kernel, P(operands)...);
 }
 
 /* Calls f(T()) with T, the type of the operand's elements. */

@@ -24,6 +24,7 @@ struct cuda_bn {
 	double eps, momentum;
 	int64_t count;
 	bool relu, accumulate;
+	bool backwards;	     /* cuda_bn_stats reads x from its last row to its first */
 	unsigned char *mask; /* a bit for each element: y > 0; c is a multiple of 8 */
 	void *scratch;	     /* cuda_bn_scratch bytes */
 };
@@ -105,9 +106,14 @@ void cuda_maxpool_grad(const struct cuda_pool *p, cudaStream_t stream);
 /* Windows of 3 x 3 with stride 2 and pad 1, c a multiple of 8. */
 bool cuda_maxpool_is_four(const struct cuda_pool *p);
 /* batchnorm_pool.cu: cuda_maxpool_grad of q, whose dx is not written, then cuda_bn_grad of p, whose
- * dy it is. q is_four and has places; p has beta. */
+ * dy it is. q is_four and has places. */
 void cuda_bn_grad_pooled(
 	const struct cuda_bn_grad *p, const struct cuda_pool *q, cudaStream_t stream);
+/* maxpool.cu: the same with windows of 3 x 3 and stride 2 in 16 bits. bn: x is normed before it is
+ * pooled, by mean, rstd, gamma and beta, with relu or without; its other members are not used.
+ * NULL = x is pooled. */
+bool cuda_maxpool_by_rows(const struct cuda_pool *p);
+void cuda_maxpool_rows(const struct cuda_pool *p, const struct cuda_bn *bn, cudaStream_t stream);
 /* Windows of 2 x 2 that cover the image once, c a multiple of 8. */
 bool cuda_maxpool_covers(const struct cuda_pool *p);
 void cuda_avgpool(const struct cuda_pool *p, cudaStream_t stream);

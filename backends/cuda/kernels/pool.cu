@@ -4,7 +4,6 @@
  * its output; gradients are gathered from the windows that contain the pixel.
  */
 #include "pool.cuh"
-#include "rows.cuh"
 
 #define THREADS 256
 
@@ -200,21 +199,6 @@ bool cuda_maxpool_is_four(const struct cuda_pool *p)
 	return has_fours(p) && p->pad[0] == 1;
 }
 
-static struct cuda_pool images_of(const struct cuda_pool *p, int64_t first, int images)
-{
-	const int64_t in = first * p->in[0] * p->in[1] * p->c,
-		      out = first * p->out[0] * p->out[1] * p->c;
-	struct cuda_pool some = *p;
-
-	some.batch = images;
-	some.x = from(p->x, in);
-	some.dx = from(p->dx, in);
-	some.y = from(p->y, out);
-	if (p->place)
-		some.place = p->place + out;
-	return some;
-}
-
 static void maxpool_four(const struct cuda_pool *p, cudaStream_t stream)
 {
 	const int64_t each = (int64_t)fours(*p, 0) * fours(*p, 1) * (p->c / PACK);
@@ -246,8 +230,7 @@ __global__ void __launch_bounds__(COLUMN_THREADS)
 		for (int64_t w = first_row(); w < windows; w += row_step()) {
 			const unsigned row = (unsigned)w / (unsigned)p.out[1],
 				       column = (unsigned)w % (unsigned)p.out[1];
-			T *to = as<T>(p.dx) +
-				((int64_t)2 * row * p.in[1] + 2 * column) * p.c + c;
+			T *to = as<T>(p.dx) + ((int64_t)2 * row * p.in[1] + 2 * column) * p.c + c;
 			__align__(8) unsigned char at[PACK];
 			float dy[PACK];
 
@@ -272,8 +255,7 @@ __global__ void __launch_bounds__(COLUMN_THREADS)
 
 bool cuda_maxpool_covers(const struct cuda_pool *p)
 {
-	bool covers = p->c % PACK == 0 &&
-		      (int64_t)p->batch * p->out[0] * p->out[1] <= UINT32_MAX;
+	bool covers = p->c % PACK == 0 && (int64_t)p->batch * p->out[0] * p->out[1] <= UINT32_MAX;
 
 	for (int i = 0; i < 2; i++)
 		covers = covers && p->kernel[i] == 2 && p->stride[i] == 2 && !p->pad[i] &&
@@ -288,8 +270,8 @@ void cuda_maxpool_relu_grad(
 	const struct columns shape = columns_of(windows, p->c, PACK, COLUMN_RESIDENT(bf16));
 
 	with_type(p->y, [&](auto t) {
-		maxpool_relu_kernel<decltype(t)><<<shape.grid, shape.block, 0, stream>>>(
-			*p, cuda_bias_parts(bias));
+		maxpool_relu_kernel<decltype(t)>
+			<<<shape.grid, shape.block, 0, stream>>>(*p, cuda_bias_parts(bias));
 	});
 	cuda_bias_finish(bias, (int)shape.grid.y, stream);
 }
@@ -378,11 +360,19 @@ template <int N, typename T> __global__ void avgpool_grad_kernel(struct cuda_poo
 		});                                                                                \
 	}
 
-POOL(void cuda_maxpool, maxpool_kernel, out)
+POOL(static void maxpool_any, maxpool_kernel, out)
 POOL(static void maxpool_again, maxpool_grad_kernel, in)
 POOL(static void maxpool_kept, maxpool_kept_kernel, in)
 POOL(void cuda_avgpool, avgpool_kernel, out)
 POOL(void cuda_avgpool_grad, avgpool_grad_kernel, in)
+
+void cuda_maxpool(const struct cuda_pool *p, cudaStream_t stream)
+{
+	if (cuda_maxpool_by_rows(p))
+		cuda_maxpool_rows(p, NULL, stream);
+	else
+		maxpool_any(p, stream);
+}
 
 void cuda_maxpool_grad(const struct cuda_pool *p, cudaStream_t stream)
 {
@@ -464,8 +454,9 @@ template <int N, typename T> static void gap_of(const struct cuda_gap *p, cudaSt
 	const dim3 block(tx, COLUMN_THREADS / tx);
 
 	by_images(p->batch, 1, [&](int64_t first, int images) {
-		gap_kernel<N, T><<<dim3(blocks_for(packs, tx), 1, (unsigned)images), block, 0,
-			stream>>>(images_of(p, first, images));
+		gap_kernel<N, T>
+			<<<dim3(blocks_for(packs, tx), 1, (unsigned)images), block, 0, stream>>>(
+				images_of(p, first, images));
 	});
 }
 

@@ -4,7 +4,7 @@
 #define JM_CUDA_POOL_CUH
 
 #include "image_kernels.h"
-#include "common.cuh"
+#include "rows.cuh"
 
 struct place {
 	int b, y, x, c;
@@ -31,12 +31,27 @@ __device__ __forceinline__ int64_t offset(const int *size, int channels, int b, 
 	return (((int64_t)b * size[0] + y) * size[1] + x) * channels + c;
 }
 
+/* Some images of a batch. */
+static inline struct cuda_pool images_of(const struct cuda_pool *p, int64_t first, int images)
+{
+	const int64_t in = first * p->in[0] * p->in[1] * p->c,
+		      out = first * p->out[0] * p->out[1] * p->c;
+	struct cuda_pool some = *p;
+
+	some.batch = images;
+	some.x = from(p->x, in);
+	some.dx = from(p->dx, in);
+	some.y = from(p->y, out);
+	if (p->place)
+		some.place = p->place + out;
+	return some;
+}
+
 /* A saved position has this bit if the maximum is not above 0. */
 #define PLACE_CLOSED 0x80
 
 /* The positions of a pack of channels, without that bit. */
-__device__ __forceinline__ void load_places(
-	const unsigned char *from, unsigned char (&ret)[PACK])
+__device__ __forceinline__ void load_places(const unsigned char *from, unsigned char (&ret)[PACK])
 {
 	uint2 v = *reinterpret_cast<const uint2 *>(from);
 

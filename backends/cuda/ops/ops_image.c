@@ -8,7 +8,7 @@
 #include "backends/cuda/device/cuda.h"
 #include "ops_image.h"
 #include "backends/cuda/device/layouts.h"
-#include "backends/cuda/kernels/depthwise.h"
+#include "backends/cuda/kernels/depthwise/depthwise.h"
 #include "op_rows.h"
 
 #define NODE(exec) (&(exec)->node[0])
@@ -281,6 +281,7 @@ static int run_stats_only(struct cuda_dev *dev, const struct cuda_exec *exec, st
 	struct cuda_bn p = cuda_bn_stats_of(&n[0], &n[1], own, exec->scratch);
 
 	(void)err;
+	p.backwards = true;
 	cuda_bn_stats(&p, dev->stream);
 	return 0;
 }
@@ -369,18 +370,18 @@ struct cuda_pool cuda_pool_of(
 	return p;
 }
 
-/* Accepts the gradient of a pooling of a norm with ReLU, to which nothing was added. */
+/* Accepts the gradient of a pooling of a norm to which nothing was added before its ReLU. */
 static int takes_pooled(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
 	const struct jm_node *pool = group->node[0], *norm = group->node[1];
 	struct cuda_pool p = cuda_pool_of(pool, pool->in[1], pool->in[0]);
 	bool fits = pool->out[0] == norm->in[0] && pool->out[0]->is_virtual && pool->fwd &&
-		    !jm_node_adds(pool, 0) && norm->in[6] && !norm->in[2] && !norm->out[3] &&
+		    !jm_node_adds(pool, 0) && !norm->in[2] && !norm->out[3] &&
 		    cuda_maxpool_is_four(&p);
 
 	return fits ? takes_images(dev, group, err)
-		    : jm_err_set(err, JM_ENOSUP,
-			      "Only gradients of a pooling of a norm with ReLU are fused.");
+		    : jm_err_set(
+			      err, JM_ENOSUP, "Only gradients of a pooling of a norm are fused.");
 }
 
 static int run_pooled(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
@@ -404,6 +405,38 @@ static int choices_maxpool(struct cuda_dev *dev, const struct jm_group *group,
 	if (n->attr.pool.kernel[0] * n->attr.pool.kernel[1] <= SCHAR_MAX)
 		choice->saved = (size_t)jm_tensor_count(n->out[0]);
 	return cuda_image_choices(dev, group, choice, err);
+}
+
+/* Accepts a norm to which nothing is added and whose result is only pooled. */
+static int takes_apply_pool(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *norm = group->node[0], *pool = group->node[1];
+	struct cuda_pool p = cuda_pool_of(pool, pool->in[0], pool->out[0]);
+	bool fits = pool->in[0] == norm->out[0] && norm->out[0]->is_virtual && !norm->in[5] &&
+		    !norm->accumulate && cuda_maxpool_by_rows(&p);
+
+	return fits ? takes_images(dev, group, err)
+		    : jm_err_set(err, JM_ENOSUP, "Only poolings of a norm in 16 bits are fused.");
+}
+
+static int choices_apply_pool(struct cuda_dev *dev, const struct jm_group *group,
+	struct jm_choice *choice, struct jm_err *err)
+{
+	choice->saved = (size_t)jm_tensor_count(group->node[1]->out[0]);
+	return cuda_image_choices(dev, group, choice, err);
+}
+
+static int run_apply_pool(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *norm = &exec->node[0], *pool = &exec->node[1];
+	struct cuda_pool p = cuda_pool_of(pool, pool->in[0], pool->out[0]);
+	struct cuda_bn bn = apply_of(norm, NULL);
+
+	(void)err;
+	p.x = cuda_vec(norm->in[0]);
+	p.place = exec->saved;
+	cuda_maxpool_rows(&p, &bn, dev->stream);
+	return 0;
 }
 
 /* Means of 3 x 3 pixels around each pixel: a filter for each channel, which is its own gradient. */
@@ -544,6 +577,8 @@ const struct cuda_op cuda_ops_image[] = {
 		NULL},
 	{{JM_OP_MAXPOOL_GRAD, JM_OP_BN_GRAD}, 2, takes_pooled, choices_bn, NULL, NULL, run_pooled,
 		NULL},
+	{{JM_OP_BN_APPLY, JM_OP_MAXPOOL}, 2, takes_apply_pool, choices_apply_pool, NULL, NULL,
+		run_apply_pool, NULL},
 	{{JM_OP_BN_STATS}, 1, takes_stats, choices_bn, NULL, NULL, run_stats, NULL},
 	{{JM_OP_BN_FINALIZE}, 1, takes_stats, NULL, NULL, NULL, run_finalize, NULL},
 	{{JM_OP_BN_APPLY}, 1, takes_images, choices_bn, NULL, NULL, run_apply, NULL},

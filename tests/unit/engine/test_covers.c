@@ -13,6 +13,7 @@ static struct cover {
 	enum jm_op op[4];
 	int result; /* of the first node */
 } wanted;
+static bool saves_positions; /* of the maxima, as devices with their own memory do */
 
 static bool is_wanted(const struct jm_group *group)
 {
@@ -52,6 +53,7 @@ static int count_of(const char *const *words, const struct jm_training *t,
 	assert_ok(jm_device_open("ref", 1, &device, &err), err);
 	backend.select = select_wanted;
 	device.backend = &backend;
+	device.props.host_memory = !saves_positions;
 	p = kit_plan(words, t, &device);
 	for (int i = 0; i < p->n_units; i++)
 		if (is_wanted(&p->unit[i]->group)) {
@@ -227,8 +229,59 @@ static void norms_before_filters_of_each_channel_are_not_stored(void **unused)
 	assert_int_equal(count_of(words, &t, &filter, &inside), 21);
 	assert_int_equal(inside, 21);
 	assert_int_equal(count_of(words, &t, &image, &inside), 24);
-	assert_int_equal(inside, 23); /* one is added to that of a shortcut */
+	/* one is added to that of a shortcut; a pooling reads another, and a norm without ReLU */
+	assert_int_equal(inside, 22);
 	assert_int_equal(count_of(words, &half, &forward, &inside), 0);
+}
+
+/* Those at the beginnings of an Xception's blocks but the first: neither the result of the ReLU nor
+ * the gradient of it is stored. A norm without ReLU is before each of them. */
+static void relus_before_filters_of_each_channel_are_not_stored(void **unused)
+{
+	static const char *const words[] = {"xception", "hidden=4", "image=32", "classes=10", NULL};
+	const struct jm_training t = {.batch = 2,
+		.precision = JM_F16,
+		.remake = {.flops = 1e9, .bytes = 1e9, .share = 1e-12, .beside = true}};
+	const struct cover covers[] = {{2, {JM_OP_RELU, JM_OP_CONV}, 0},
+		{2, {JM_OP_RELU, JM_OP_CONV_WGRAD}, 0},
+		{3, {JM_OP_CONV_DGRAD, JM_OP_RELU_GRAD, JM_OP_BN_GRAD}, 0}};
+	int inside;
+
+	(void)unused;
+	for (size_t i = 0; i < sizeof(covers) / sizeof(*covers); i++) {
+		assert_int_equal(count_of(words, &t, &covers[i], &inside), 11);
+		assert_int_equal(inside, 11);
+	}
+}
+
+/* Of a ResNet one norm is pooled, of an Xception four. */
+static void norms_that_are_pooled_are_not_stored(void **unused)
+{
+	static const char *const resnet[] = {"resnet50", "image=32", "classes=10", NULL},
+				 *const xception[] = {
+					 "xception", "hidden=4", "image=32", "classes=10", NULL};
+	const struct jm_training t = {.batch = 2,
+		.precision = JM_F16,
+		.remake = {.flops = 1e9,
+			.bytes = 1e9,
+			.share = 1e-12,
+			.positions = true,
+			.beside = true}};
+	const struct cover forward = {2, {JM_OP_BN_APPLY, JM_OP_MAXPOOL}, 0},
+			   backward = {2, {JM_OP_MAXPOOL_GRAD, JM_OP_BN_GRAD}, 0};
+	int inside;
+
+	(void)unused;
+	saves_positions = true;
+	assert_int_equal(count_of(resnet, &t, &forward, &inside), 1);
+	assert_int_equal(inside, 1);
+	assert_int_equal(count_of(xception, &t, &forward, &inside), 4);
+	assert_int_equal(inside, 4);
+	assert_int_equal(count_of(xception, &t, &backward, &inside), 4);
+	assert_int_equal(inside, 4);
+	saves_positions = false;
+	assert_int_equal(count_of(resnet, &t, &forward, &inside), 1);
+	assert_int_equal(inside, 0); /* the gradient of the pooling reads it */
 }
 
 int main(void)
@@ -243,6 +296,8 @@ int main(void)
 		cmocka_unit_test(gradients_of_norms_read_what_they_need),
 		cmocka_unit_test(images_that_grow_are_not_stored),
 		cmocka_unit_test(norms_before_filters_of_each_channel_are_not_stored),
+		cmocka_unit_test(relus_before_filters_of_each_channel_are_not_stored),
+		cmocka_unit_test(norms_that_are_pooled_are_not_stored),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,7 +5,7 @@
 
 #include "conv_operands.h"
 #include "backends/cuda/device/cuda.h"
-#include "backends/cuda/kernels/depthwise.h"
+#include "backends/cuda/kernels/depthwise/depthwise.h"
 
 /* True for conv, conv-dgrad and conv-wgrad of 3 x 3 windows with stride 1 and pad 1, without
  * bias. */

@@ -9,9 +9,9 @@
 #ifndef JM_CUDA_DEPTHWISE_CUH
 #define JM_CUDA_DEPTHWISE_CUH
 
-#include "batchnorm.cuh"
+#include "backends/cuda/kernels/batchnorm.cuh"
 #include "depthwise.h"
-#include "mma.cuh"
+#include "backends/cuda/kernels/mma.cuh"
 
 #define SIDE	    3 /* of a filter */
 #define TAPS	    9
@@ -120,12 +120,52 @@ __device__ __forceinline__ void widen(const half *, const uint2 &q, float (&ret)
 	ret[0] = low.x, ret[1] = low.y, ret[2] = high.x, ret[3] = high.y;
 }
 
+__device__ __forceinline__ void widen(const float *, const float4 &q, float (&ret)[CHANNELS])
+{
+	ret[0] = q.x, ret[1] = q.y, ret[2] = q.z, ret[3] = q.w;
+}
+
+/* Two numbers; 0 in place of those below 0, which keeps NaN. */
+__device__ __forceinline__ unsigned open_two(const bf16 *, unsigned q)
+{
+	unsigned v;
+
+	asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(v) : "r"(q), "r"(0));
+	return v;
+}
+
+__device__ __forceinline__ unsigned open_two(const half *, unsigned q)
+{
+	unsigned v;
+
+	asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(v) : "r"(q), "r"(0));
+	return v;
+}
+
+/* The channels of a thread, of a pixel, as they are in memory. */
+template <typename T> using quad = std::conditional_t<sizeof(T) == 2, uint2, float4>;
+
 template <typename T> __device__ __forceinline__ void take(const T *from, float (&ret)[CHANNELS])
 {
-	if constexpr (sizeof(T) == 2)
-		widen(from, *reinterpret_cast<const uint2 *>(from), ret);
-	else
-		load(from, ret);
+	widen(from, *reinterpret_cast<const quad<T> *>(from), ret);
+}
+
+/* What becomes of x before it is read: nothing; a norm with ReLU, in shared memory; a ReLU. */
+enum before { AS_IS, NORMED, OPENED };
+
+/* The same of x. */
+template <enum before B, typename T>
+__device__ __forceinline__ void take_x(const T *from, float (&ret)[CHANNELS])
+{
+	if constexpr (B == OPENED && sizeof(T) == 2) {
+		uint2 q = *reinterpret_cast<const uint2 *>(from);
+
+		q.x = open_two(from, q.x);
+		q.y = open_two(from, q.y);
+		widen(from, q, ret);
+	} else {
+		take(from, ret);
+	}
 }
 
 template <typename T> __device__ __forceinline__ void put(T *to, const float (&v)[CHANNELS])
@@ -158,7 +198,7 @@ __device__ __forceinline__ void load_normers(const float *mean, const float *rst
 	}
 }
 
-/* Two numbers, rounded; 0 in place of those below 0. */
+/* The same, rounded before. */
 __device__ __forceinline__ unsigned two_open(const bf16 *, float low, float high)
 {
 	unsigned v;

@@ -3,7 +3,7 @@
 #ifndef JM_CUDA_DEPTHWISE_H
 #define JM_CUDA_DEPTHWISE_H
 
-#include "image_kernels.h"
+#include "backends/cuda/kernels/image_kernels.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,8 +21,10 @@ struct cuda_depthwise {
 	bool turned, accumulate;
 	struct cuda_vec x, w, y;
 	struct cuda_vec open; /* y is 0, before it is added, where this is not above 0; not of dw */
-	/* mean NULL = x is as it is; else, in 16 bits, (x - mean) rstd gamma + beta comes in its
-	 * place, and 0 where that is below 0 */
+	/* relu: in 16 bits, 0 comes in place of x where x is below 0. mean: (x - mean) rstd gamma +
+	 * beta comes in its place, and 0 where that is below 0. Neither is together with `open` or
+	 * accumulate of y */
+	bool relu;
 	struct {
 		const float *mean, *rstd, *gamma, *beta;
 	} norm;
@@ -34,7 +36,7 @@ void cuda_depthwise(const struct cuda_depthwise *p, cudaStream_t stream);
 void cuda_depthwise_grad(const struct cuda_depthwise *p, cudaStream_t stream);
 /* y, the gradient of a norm's result, and from it dx, dgamma and dbeta of the norm, in 16 bits.
  * bn->scratch: cuda_depthwise_norm_scratch bytes; bn has no y, and its dx may be y, which becomes
- * the gradient before the ReLU. */
+ * the gradient before the ReLU; with `open` it has no ReLU. */
 void cuda_depthwise_norm_grad(
 	const struct cuda_depthwise *p, const struct cuda_bn_grad *bn, cudaStream_t stream);
 size_t cuda_depthwise_norm_scratch(const struct cuda_depthwise *p);

@@ -6,7 +6,7 @@
 #define GRAD_ROWS   12 /* of such a run, at least: two more are read */
 
 /* Adds the products of a row of x and the rows of dy before it, of the same place and behind it. */
-template <typename T>
+template <enum before B, typename T>
 __device__ __forceinline__ void multiply_row(
 	const T (*x)[CHUNK], int lane, const struct three &dy, float (&sum)[CHANNELS * TAPS])
 {
@@ -14,7 +14,7 @@ __device__ __forceinline__ void multiply_row(
 	for (int i = 0; i < COLUMNS + 2; i++) {
 		float value[CHANNELS];
 
-		take(x[i] + lane * CHANNELS, value);
+		take_x<B>(x[i] + lane * CHANNELS, value);
 #pragma unroll
 		for (int t = 0; t < TAPS; t++) {
 			const int from = i - t % SIDE;
@@ -49,7 +49,7 @@ __device__ __forceinline__ void copy_rows(const struct cuda_depthwise &p, const 
 }
 
 /* Adds the products of a tile of dy and the windows around it. */
-template <typename T, bool NORM>
+template <typename T, enum before B>
 __device__ __forceinline__ void add_tile(const struct cuda_depthwise &p, const struct tile &t,
 	struct rings<T> &r, const struct normers &of, float (&sum)[CHANNELS * TAPS])
 {
@@ -66,7 +66,7 @@ __device__ __forceinline__ void add_tile(const struct cuda_depthwise &p, const s
 #pragma unroll 3
 	for (int row = t.first - 1; row <= t.end; row++) {
 		copies_wait<depth - 2>();
-		if constexpr (NORM)
+		if constexpr (B == NORMED)
 			norm_row(p, x, row, r.x[slot], of);
 		__syncthreads();
 		copy_rows(p, t, x, y, row + depth - 1, r, ahead);
@@ -74,14 +74,14 @@ __device__ __forceinline__ void add_tile(const struct cuda_depthwise &p, const s
 #pragma unroll
 		for (int i = 0; i < COLUMNS; i++)
 			take(&r.y[slot].v[left + 1 + i][lane * CHANNELS], dy.v[SIDE - 1][i]);
-		multiply_row(&r.x[slot].v[left], lane, dy, sum);
+		multiply_row<B>(&r.x[slot].v[left], lane, dy, sum);
 		slot = slot == depth - 1 ? 0 : slot + 1;
 		ahead = ahead == depth - 1 ? 0 : ahead + 1;
 	}
 }
 
 /* partial[blockIdx.y,channels,TAPS] of the tiles of a block. */
-template <typename T, bool NORM>
+template <typename T, enum before B>
 __global__ void __launch_bounds__(THREADS, sizeof(T) == 2 ? RESIDENT : 2)
 	depthwise_grad_kernel(struct cuda_depthwise p, struct cuts c)
 {
@@ -92,11 +92,11 @@ __global__ void __launch_bounds__(THREADS, sizeof(T) == 2 ? RESIDENT : 2)
 	float *partial = p.partial + (int64_t)blockIdx.y * p.channels * TAPS;
 	float sum[CHANNELS * TAPS] = {};
 
-	if constexpr (NORM)
+	if constexpr (B == NORMED)
 		load_normers(
 			p.norm.mean, p.norm.rstd, p.norm.gamma, p.norm.beta, start, p.channels, of);
 	for (int i = (int)blockIdx.y; i < p.batch * c.runs * c.tiles; i += (int)gridDim.y)
-		add_tile<T, NORM>(p, tile_of(p, c, (int)blockIdx.x, i), rings, of, sum);
+		add_tile<T, B>(p, tile_of(p, c, (int)blockIdx.x, i), rings, of, sum);
 #pragma unroll
 	for (int t = 0; t < TAPS; t++) {
 		__syncthreads();
@@ -120,6 +120,7 @@ __global__ void depthwise_finish(struct cuda_depthwise p, int parts)
 	const int n = p.channels * TAPS, i = blockIdx.x * THREADS + threadIdx.x;
 	float sum = 0;
 
+	wait_for_previous();
 	if (i >= n)
 		return;
 	for (int part = 0; part < parts; part++)
@@ -161,14 +162,14 @@ void cuda_depthwise_grad(const struct cuda_depthwise *p, cudaStream_t stream)
 
 	with_type(p->x, [&](auto t) {
 		using T = decltype(t);
+		auto kernel = depthwise_grad_kernel<T, AS_IS>;
 
-		if (sizeof(T) == 2 && p->norm.mean)
-			depthwise_grad_kernel<T, sizeof(T) == 2>
-				<<<grid, (unsigned)(LANES * c.strips), 0, stream>>>(*p, c);
-		else
-			depthwise_grad_kernel<T, false>
-				<<<grid, (unsigned)(LANES * c.strips), 0, stream>>>(*p, c);
+		if constexpr (sizeof(T) == 2)
+			kernel = p->norm.mean ? depthwise_grad_kernel<T, NORMED>
+				 : p->relu    ? depthwise_grad_kernel<T, OPENED>
+					      : kernel;
+		kernel<<<grid, (unsigned)(LANES * c.strips), 0, stream>>>(*p, c);
 	});
-	depthwise_finish<<<blocks_for(p->channels * TAPS, THREADS), THREADS, 0, stream>>>(
-		*p, (int)grid.y);
+	start_overlapping(depthwise_finish, blocks_for(p->channels * TAPS, THREADS), THREADS, 0,
+		stream, *p, (int)grid.y);
 }

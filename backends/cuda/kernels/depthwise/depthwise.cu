@@ -6,7 +6,7 @@
 
 /* Adds a row of x to the rows of y before it, of the same place and behind it. x: the thread's
  * column before its own. */
-template <typename T>
+template <enum before B, typename T>
 __device__ __forceinline__ void add_row(
 	const T (*x)[CHUNK], int lane, const float (&filter)[CHANNELS * TAPS], struct three &y)
 {
@@ -14,7 +14,7 @@ __device__ __forceinline__ void add_row(
 	for (int i = 0; i < COLUMNS + 2; i++) {
 		float value[CHANNELS];
 
-		take(x[i] + lane * CHANNELS, value);
+		take_x<B>(x[i] + lane * CHANNELS, value);
 #pragma unroll
 		for (int t = 0; t < TAPS; t++) {
 			const int to = i - t % SIDE;
@@ -28,57 +28,74 @@ __device__ __forceinline__ void add_row(
 	}
 }
 
-/* What becomes of the rows of y: stored, as p says. The loads are apart from the stores, so that
- * all of a row are under way. */
-template <typename T> struct stores {
-	__device__ __forceinline__ void ahead(const struct cuda_depthwise &, int64_t, int)
+/* What becomes of the rows of y: stored, as p says. MORE: p has `open` or adds to y, which in 16
+ * bits are loaded while the row of x is still to be added. */
+template <typename T, bool MORE> struct stores {
+	static constexpr bool early = sizeof(T) == 2;
+	static constexpr int kept = MORE ? COLUMNS : 1;
+	quad<T> open[kept], old[kept];
+
+	__device__ __forceinline__ void fetch(
+		const struct cuda_depthwise &p, int64_t at, int columns)
 	{
+#pragma unroll
+		for (int i = 0; i < COLUMNS; i++) {
+			const int64_t own = at + i * p.channels;
+
+			if (i < columns && p.open.data)
+				open[i] = *reinterpret_cast<const quad<T> *>(
+					as<const T>(p.open) + own);
+			if (i < columns && p.accumulate)
+				old[i] = *reinterpret_cast<const quad<T> *>(as<const T>(p.y) + own);
+		}
+	}
+	__device__ __forceinline__ void ahead(
+		const struct cuda_depthwise &p, int64_t at, int columns)
+	{
+		if constexpr (MORE && early)
+			fetch(p, at, columns);
 	}
 	__device__ __forceinline__ void row(
 		const struct cuda_depthwise &p, int64_t at, int columns, struct three &sum)
 	{
-		const T *open = as<const T>(p.open) + at;
 		T *y = as<T>(p.y) + at;
 
-		if (p.open.data) {
+		if constexpr (MORE && !early)
+			fetch(p, at, columns);
 #pragma unroll
-			for (int i = 0; i < COLUMNS; i++) {
-				float above[CHANNELS] = {};
+		for (int i = 0; i < COLUMNS; i++) {
+			float above[CHANNELS], before[CHANNELS];
 
-				if (i < columns)
-					take(open + i * p.channels, above);
+			if (i >= columns)
+				break;
+			if constexpr (MORE) {
+				if (p.open.data) {
+					widen(y, open[i], above);
 #pragma unroll
-				for (int k = 0; k < CHANNELS; k++)
-					sum.v[0][i][k] = above[k] > 0 ? sum.v[0][i][k] : 0;
+					for (int k = 0; k < CHANNELS; k++)
+						sum.v[0][i][k] = above[k] > 0 ? sum.v[0][i][k] : 0;
+				}
+				if (p.accumulate) {
+					widen(y, old[i], before);
+#pragma unroll
+					for (int k = 0; k < CHANNELS; k++)
+						sum.v[0][i][k] += before[k];
+				}
 			}
+			put(y + i * p.channels, sum.v[0][i]);
 		}
-		if (p.accumulate) {
-#pragma unroll
-			for (int i = 0; i < COLUMNS; i++) {
-				float old[CHANNELS] = {};
-
-				if (i < columns)
-					take(y + i * p.channels, old);
-#pragma unroll
-				for (int k = 0; k < CHANNELS; k++)
-					sum.v[0][i][k] += old[k];
-			}
-		}
-#pragma unroll
-		for (int i = 0; i < COLUMNS; i++)
-			if (i < columns)
-				put(y + i * p.channels, sum.v[0][i]);
 	}
 };
 
 /*
  * y is the gradient of a norm's result, of which the gradient before the ReLU is stored and added
  * up, and its products with x - mean. x: where the norm's operand has the thread's first channel.
+ * MORE: the norm has no ReLU, and y is masked by `open`.
  */
-template <typename T> struct norm_sums {
+template <typename T, bool MORE> struct norm_sums {
 	const T *x;
 	const struct normers &of;
-	uint2 coming[COLUMNS];
+	quad<T> coming[COLUMNS], open[MORE ? COLUMNS : 1], old[MORE ? COLUMNS : 1];
 	float first[CHANNELS], second[CHANNELS];
 
 	/* Starts to load x of a row. */
@@ -86,10 +103,20 @@ template <typename T> struct norm_sums {
 		const struct cuda_depthwise &p, int64_t at, int columns)
 	{
 #pragma unroll
-		for (int i = 0; i < COLUMNS; i++)
-			if (i < columns)
-				coming[i] =
-					*reinterpret_cast<const uint2 *>(x + at + i * p.channels);
+		for (int i = 0; i < COLUMNS; i++) {
+			const int64_t own = at + i * p.channels;
+
+			if (i >= columns)
+				break;
+			coming[i] = *reinterpret_cast<const quad<T> *>(x + own);
+			if constexpr (MORE) {
+				open[i] = *reinterpret_cast<const quad<T> *>(
+					as<const T>(p.open) + own);
+				if (p.accumulate)
+					old[i] = *reinterpret_cast<const quad<T> *>(
+						as<const T>(p.y) + own);
+			}
+		}
 	}
 	__device__ __forceinline__ void row(
 		const struct cuda_depthwise &p, int64_t at, int columns, struct three &sum)
@@ -103,18 +130,27 @@ template <typename T> struct norm_sums {
 		load(of.shift + own, shift);
 #pragma unroll
 		for (int i = 0; i < COLUMNS; i++) {
-			float v[CHANNELS], old[CHANNELS] = {};
+			float v[CHANNELS], above[CHANNELS], before[CHANNELS] = {};
 
 			if (i >= columns)
 				break;
 			widen(x, coming[i], v);
-			if (p.accumulate)
-				take(y + i * p.channels, old);
+			if constexpr (MORE) {
+				widen(x, open[i], above);
+				if (p.accumulate)
+					widen(x, old[i], before);
+			} else if (p.accumulate) {
+				take(y + i * p.channels, before);
+			}
 #pragma unroll
 			for (int k = 0; k < CHANNELS; k++) {
 				float &e = sum.v[0][i][k];
 
-				e = __fmaf_rn(v[k], scale[k], shift[k]) > 0 ? e + old[k] : 0;
+				if constexpr (MORE)
+					e = (above[k] > 0 ? e : 0) + before[k];
+				else
+					e = __fmaf_rn(v[k], scale[k], shift[k]) > 0 ? e + before[k]
+										    : 0;
 				first[k] += e;
 				second[k] += e * (v[k] - mean[k]);
 			}
@@ -124,7 +160,7 @@ template <typename T> struct norm_sums {
 };
 
 /* Walks down the rows of a tile. */
-template <typename T, bool NORM, class END>
+template <typename T, enum before B, class END>
 __device__ __forceinline__ void walk(const struct cuda_depthwise &p, const struct tile &t,
 	struct line<T> *ring, const struct normers &of, END &end)
 {
@@ -154,13 +190,13 @@ __device__ __forceinline__ void walk(const struct cuda_depthwise &p, const struc
 		if (ends)
 			end.ahead(p, at, columns);
 		copies_wait<depth - 2>();
-		if constexpr (NORM)
+		if constexpr (B == NORMED)
 			norm_row(p, c, row, ring[slot], of);
 		__syncthreads(); /* the row is here, and all threads have read the one before it */
 		if (row + depth - 1 <= t.end)
 			copy_row(p, c, row + depth - 1, ring[ahead]);
 		copies_commit();
-		add_row(&ring[slot].v[left], lane, filter, sum);
+		add_row<B>(&ring[slot].v[left], lane, filter, sum);
 		if (ends) {
 			end.row(p, at, columns, sum);
 			at += below;
@@ -177,25 +213,25 @@ __device__ __forceinline__ struct tile tile_of_block(
 	return tile_of(p, cut, (int)(blockIdx.x % cut.chunks), (int)(blockIdx.x / cut.chunks));
 }
 
-template <typename T, bool NORM>
+template <typename T, enum before B, bool MORE>
 __global__ void __launch_bounds__(THREADS, RESIDENT)
 	depthwise_kernel(struct cuda_depthwise p, struct cuts cut)
 {
 	__shared__ struct line<T> ring[depth_of<T>()];
 	__shared__ struct normers of;
 	const struct tile t = tile_of_block(p, cut);
-	struct stores<T> end;
+	struct stores<T, MORE> end;
 
-	if constexpr (NORM) {
+	if constexpr (B == NORMED) {
 		load_normers(p.norm.mean, p.norm.rstd, p.norm.gamma, p.norm.beta, t.channel,
 			p.channels, of);
 		__syncthreads();
 	}
-	walk<T, NORM>(p, t, ring, of, end);
+	walk<T, B>(p, t, ring, of, end);
 }
 
 /* parts[blocks of a chunk,2,channels]: the sums of a block. */
-template <typename T>
+template <typename T, bool MORE>
 __global__ void __launch_bounds__(THREADS, RESIDENT) depthwise_norm_kernel(
 	struct cuda_depthwise p, struct cuts cut, struct cuda_bn_grad g, float *parts)
 {
@@ -203,12 +239,12 @@ __global__ void __launch_bounds__(THREADS, RESIDENT) depthwise_norm_kernel(
 	__shared__ struct normers of;
 	__shared__ float share[2][THREADS][CHANNELS];
 	const struct tile t = tile_of_block(p, cut);
-	struct norm_sums<T> end = {
+	struct norm_sums<T, MORE> end = {
 		.x = as<const T>(g.x), .of = of
 	};
 
 	load_normers(g.mean, g.rstd, g.gamma, g.beta, t.channel, p.channels, of);
-	walk<T, false>(p, t, ring, of, end);
+	walk<T, AS_IS>(p, t, ring, of, end);
 #pragma unroll
 	for (int k = 0; k < CHANNELS; k++) {
 		share[0][threadIdx.x][k] = end.first[k];
@@ -251,17 +287,19 @@ static struct cuts cuts_of(const struct cuda_depthwise *p)
 void cuda_depthwise(const struct cuda_depthwise *p, cudaStream_t stream)
 {
 	const struct cuts c = cuts_of(p);
-	const unsigned blocks = (unsigned)(p->batch * c.chunks * c.tiles * c.runs);
+	const unsigned blocks = (unsigned)(p->batch * c.chunks * c.tiles * c.runs),
+		       threads = (unsigned)(LANES * c.strips);
 
 	with_type(p->x, [&](auto t) {
 		using T = decltype(t);
+		auto kernel = p->open.data || p->accumulate ? depthwise_kernel<T, AS_IS, true>
+							    : depthwise_kernel<T, AS_IS, false>;
 
-		if (sizeof(T) == 2 && p->norm.mean)
-			depthwise_kernel<T, sizeof(T) == 2>
-				<<<blocks, (unsigned)(LANES * c.strips), 0, stream>>>(*p, c);
-		else
-			depthwise_kernel<T, false>
-				<<<blocks, (unsigned)(LANES * c.strips), 0, stream>>>(*p, c);
+		if constexpr (sizeof(T) == 2)
+			kernel = p->norm.mean ? depthwise_kernel<T, NORMED, false>
+				 : p->relu    ? depthwise_kernel<T, OPENED, false>
+					      : kernel;
+		kernel<<<blocks, threads, 0, stream>>>(*p, c);
 	});
 }
 
@@ -286,10 +324,13 @@ void cuda_depthwise_norm_grad(
 	with_type(p->x, [&](auto t) {
 		using T = decltype(t);
 
-		if constexpr (sizeof(T) == 2)
-			depthwise_norm_kernel<T>
-				<<<(unsigned)(parts * c.chunks), (unsigned)(LANES * c.strips), 0,
-					stream>>>(*p, c, *bn, sums_of(bn->scratch, bn->c).parts);
+		if constexpr (sizeof(T) == 2) {
+			auto kernel = p->open.data ? depthwise_norm_kernel<T, true>
+						   : depthwise_norm_kernel<T, false>;
+
+			kernel<<<(unsigned)(parts * c.chunks), (unsigned)(LANES * c.strips), 0,
+				stream>>>(*p, c, *bn, sums_of(bn->scratch, bn->c).parts);
+		}
 	});
 	cuda_bn_grad_of_parts(bn, p->y, parts, stream);
 }
