@@ -184,6 +184,47 @@ static void linear_gated(struct kit *k, const struct types *t, const struct shap
 	linear_of_made(k, t, d, y);
 }
 
+/* y = the RMS norm of a random tensor plus x; the sum has another reader. */
+static void add_and_norm(
+	struct kit *k, const struct types *t, struct jm_tensor *x, struct jm_tensor *y)
+{
+	struct jm_tensor *a = kit_normal(k, t->c, 0, 2, 2, x->dim);
+	struct jm_tensor *gamma = kit_normal(k, t->v, 1, 0.2, 1, DIMS(x->dim[1]));
+	struct jm_tensor *sum = kit_out(k, t->c, 2, x->dim, NULL);
+	struct jm_tensor *rstd = kit_out(k, t->v, 1, x->dim, NULL);
+
+	jm_graph_node(k->graph, JM_OP_ADD, OPS(a, x), &sum);
+	jm_graph_node(k->graph, JM_OP_RMSNORM, OPS(sum, gamma), OPS(y, rstd))->attr.norm.eps = 1e-5;
+	kit_read(k, sum);
+}
+
+/*
+ * A product of many rows that a norm after an add, or a gated activation, reads, whose result is
+ * quantized. Nearly all rows of the factors have the maximum 7, so that their scales are powers of
+ * two: then it makes no difference whether a result is rounded before it is scaled, or after.
+ */
+static void linear_quantize(struct kit *k, const struct types *t, const struct shape *d, bool flag)
+{
+	/* the range of f16 is too small for a product of both parts */
+	bool gated = flag && t->c != JM_F16;
+	int64_t rows = d->b > 1 ? 1024 : 16 * (1 + d->n % 4), from = 64 * (1 + d->c % 2);
+	int64_t width = 16 * (1 + d->n % 8);
+	const int64_t *dim = DIMS(rows, gated ? 2 * width : width);
+	struct jm_tensor *xs, *ws, *x, *w;
+	struct jm_tensor *made = kit_out(k, t->c, 2, dim, NULL);
+	struct jm_tensor *y = kit_out(k, t->c, 2, DIMS(rows, width), NULL);
+
+	x = in_8_bits(k, kit_whole(k, t->c, -7, 7, 2, DIMS(rows, from)), &xs);
+	w = in_8_bits(k, kit_whole(k, t->c, -7, 7, 2, DIMS(dim[1], from)), &ws);
+	jm_graph_node(k->graph, JM_OP_LINEAR, OPS(x, w, NULL, xs, ws), &made);
+	if (gated)
+		jm_graph_node(k->graph, JM_OP_SWIGLU, &made, &y);
+	else
+		add_and_norm(k, t, made, y);
+	kit_read(k, in_8_bits(k, y, &xs));
+	kit_read(k, xs);
+}
+
 /* All three, exact but for the rounding of the result: the tolerance is that of its type alone. */
 static void linear_whole(
 	struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
@@ -222,6 +263,7 @@ const struct backend_case backend_fp8_cases[] = {
 	{"quantize + linear, rows", linear_rows},
 	{"quantize + linear, norm", linear_normed},
 	{"quantize + linear, gated", linear_gated},
+	{"quantize + linear, then quantize", linear_quantize},
 	{"quantize + linear-dgrad", linear_dgrad},
 	{"quantize + linear-wgrad", linear_wgrad},
 	{"quantize + linear + gelu", linear_gelu},

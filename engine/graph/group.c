@@ -39,6 +39,10 @@ static const struct cover {
 	{3, {JM_OP_LINEAR, JM_OP_GELU_ERF, JM_OP_LINEAR}, 0},
 	/* the logits and their gradient */
 	{4, {JM_OP_LINEAR, JM_OP_SOFTMAX_XENT, JM_OP_LINEAR_WGRAD, JM_OP_LINEAR_DGRAD}, 0},
+	/* the linear's output; the normalized row; the sum, unless another node reads it */
+	{4, {JM_OP_LINEAR, JM_OP_ADD, JM_OP_RMSNORM, JM_OP_QUANTIZE}, 0},
+	/* the linear's output; what is quantized */
+	{3, {JM_OP_LINEAR, JM_OP_SWIGLU, JM_OP_QUANTIZE}, 0},
 	/* the normalized row; the sum, unless another node reads it */
 	{3, {JM_OP_ADD, JM_OP_RMSNORM, JM_OP_QUANTIZE}, 0},
 	/* batch norms; mean and rstd, unless a gradient reads them */

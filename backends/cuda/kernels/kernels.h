@@ -461,6 +461,9 @@ struct cuda_quantize_rows {
 	const float *gamma;
 	float eps, *rstd;
 	struct cuda_vec b, sum; /* of x's type; sum: x + b, written where it is given */
+	/* b, or x where gated, is a product in 8 bits without its factors: [rows] of its rows and
+	 * of its columns; NULL = it has none */
+	const float *xs, *ws;
 	uint8_t *y;
 	float *inverse; /* [rows] */
 };

@@ -5,8 +5,11 @@
 
 #include "backends/cuda/device/cuda.h"
 #include "backends/cuda/device/gpu.h"
+#include "gemm.h"
 #include "ops_quantize.h"
 #include "op_rows.h"
+
+#define F8_MULTIPLE 16 /* of rows and widths, for products by cuBLASLt */
 
 bool cuda_is_f8(const struct jm_tensor *t)
 {
@@ -194,6 +197,88 @@ static int run_rows(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 	return 0;
 }
 
+/*
+ * ---- products that are scaled by the kernel behind them --------------------------------------
+ *
+ * cuBLASLt has more and better algorithms for factors in 8 bits where no row has a scale of its
+ * own. So the product of the codes alone is rounded to bf16, and what reads it multiplies by the
+ * scales: the error stays that of one rounding.
+ */
+
+#define SCALED_LEAST 1024 /* rows: of fewer the kernels behind have too few blocks */
+
+/* group: the product, and what reads it. */
+static struct cuda_quantize_rows scaled_rows_of(
+	const struct jm_node *const *node, int n, void *product)
+{
+	struct cuda_quantize_rows p = rows_of(node + 1, n - 1);
+
+	*(p.gated ? &p.x : &p.b) = (struct cuda_vec){product, CUDA_BF16};
+	p.xs = cuda_data(node[0]->in[3]);
+	p.ws = cuda_data(node[0]->in[4]);
+	return p;
+}
+
+static int takes_scaled(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *n = group->node[0], *reader = group->node[1];
+	const struct jm_group behind = {.node = {group->node[1], group->node[2], group->node[3]},
+		.n_nodes = group->n_nodes - 1};
+	int product = reader->op == JM_OP_ADD;
+	struct cuda_quantize_rows p;
+	float factors;
+
+	if (dev->prop.major != 9 || !cuda_scales_rows(n) || n->in[0]->type != JM_F8E4M3 ||
+		n->in[1]->type != JM_F8E4M3 || n->in[2] || n->accumulate ||
+		!n->out[0]->is_virtual || n->out[0]->type != JM_BF16 ||
+		reader->in[product] != n->out[0] || jm_tensor_rows(n->in[0]) < SCALED_LEAST ||
+		jm_tensor_rows(n->in[0]) % F8_MULTIPLE || jm_tensor_width(n->in[0]) % F8_MULTIPLE)
+		return cuda_no_types(n, err);
+	p = scaled_rows_of(group->node, group->n_nodes, NULL);
+	p.ws = &factors; /* not NULL: present; the address is not used */
+	return cuda_quantize_rows_knows(&p) ? takes_rows(dev, &behind, err) : cuda_no_types(n, err);
+}
+
+static size_t scratch_scaled(struct cuda_dev *dev, const struct jm_group *group)
+{
+	(void)dev;
+	return (size_t)jm_tensor_count(group->node[0]->out[0]) * sizeof(uint16_t);
+}
+
+/* exec->own: the product. */
+static int build_scaled(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = &exec->node[0];
+	int64_t from = jm_tensor_width(n->in[0]), to = jm_tensor_width(n->out[0]);
+	int64_t rows = jm_tensor_rows(n->in[0]);
+	const struct cuda_gemm product = {
+		.a = {n->in[1]->data, JM_F8E4M3, from, to, from, .transposed = true},
+		.b = {n->in[0]->data, JM_F8E4M3, from, rows, from},
+		.d = {exec->scratch, JM_BF16, to, rows, to},
+		.k = from,
+		.fast_sums = true,
+	};
+
+	return cuda_product_new(dev, &product, (struct cuda_product **)&exec->own, err);
+}
+
+static int run_scaled(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *node[] = {
+		&exec->node[0], &exec->node[1], &exec->node[2], &exec->node[3]};
+	struct cuda_quantize_rows p = scaled_rows_of(node, exec->n_nodes, exec->scratch);
+	int code = cuda_product_run(dev, exec->own, err);
+
+	if (!code)
+		cuda_quantize_rows(&p, dev->stream);
+	return code;
+}
+
+static void drop_scaled(struct cuda_dev *dev, struct cuda_exec *exec)
+{
+	cuda_product_free(dev, exec->own);
+}
+
 /* ---- copies ---------------------------------------------------------------------------------- */
 
 static int takes_copy(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
@@ -236,6 +321,10 @@ static int run_copy(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 }
 
 const struct cuda_op cuda_ops_quantize[] = {
+	{{JM_OP_LINEAR, JM_OP_ADD, JM_OP_RMSNORM, JM_OP_QUANTIZE}, 4, takes_scaled, NULL,
+		scratch_scaled, build_scaled, run_scaled, drop_scaled},
+	{{JM_OP_LINEAR, JM_OP_SWIGLU, JM_OP_QUANTIZE}, 3, takes_scaled, NULL, scratch_scaled,
+		build_scaled, run_scaled, drop_scaled},
 	{{JM_OP_ADD, JM_OP_RMSNORM, JM_OP_QUANTIZE}, 3, takes_rows, NULL, NULL, NULL, run_rows,
 		NULL},
 	{{JM_OP_RMSNORM, JM_OP_QUANTIZE}, 2, takes_rows, NULL, NULL, NULL, run_rows, NULL},

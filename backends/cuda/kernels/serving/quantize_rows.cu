@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Rows of activations in e4m3, each scaled by its own maximum: of x[rows,width] as it is, of its
- * RMS norm (also after an add), or of swiglu. A block has a row, which it keeps in shared memory in
- * the type that the unfused op would write.
+ * RMS norm (also after an add), or of swiglu. A block has a row, or a few, which it keeps in shared
+ * memory in the type that the unfused op would write.
  */
 #include "backends/cuda/kernels/f8.cuh"
 
@@ -18,10 +18,28 @@ template <typename T> __device__ __forceinline__ void keep(T *row, int i, float 
 	load(row + i, v);
 }
 
+/* The factors of a product in 8 bits, of elements i to i + PACK - 1 of a row. */
+__device__ __forceinline__ void read_factors(const float *ws, int i, float (&v)[PACK])
+{
+#pragma unroll
+	for (int k = 0; k < PACK; k++)
+		v[k] = 1;
+	if (ws)
+		load(ws + i, v);
+}
+
+/* v times the factors of its row and of its columns. */
+__device__ __forceinline__ void scale(float (&v)[PACK], float row, const float (&columns)[PACK])
+{
+#pragma unroll
+	for (int k = 0; k < PACK; k++)
+		v[k] *= row * columns[k];
+}
+
 /* x, or the sum of x and b, which is also a result. */
-template <typename T>
-__device__ __forceinline__ void read_sum(
-	const struct cuda_quantize_rows &p, int64_t at, float (&v)[PACK])
+template <typename T, bool SCALED>
+__device__ __forceinline__ void read_sum(const struct cuda_quantize_rows &p, int64_t at, float row,
+	const float (&columns)[PACK], float (&v)[PACK])
 {
 	float w[PACK];
 
@@ -29,6 +47,8 @@ __device__ __forceinline__ void read_sum(
 	if (!p.b.data)
 		return;
 	load(as<const T>(p.b) + at, w);
+	if (SCALED)
+		scale(w, row, columns);
 #pragma unroll
 	for (int k = 0; k < PACK; k++)
 		v[k] = (float)(T)(v[k] + w[k]);
@@ -36,114 +56,153 @@ __device__ __forceinline__ void read_sum(
 		store(as<T>(p.sum) + at, v);
 }
 
-/* 1 / the root of the mean square of the row; leaves the row itself in `row`. */
-template <typename T>
-__device__ __forceinline__ float norm_of(const struct cuda_quantize_rows &p, T *row, float *share)
+/* 1 / the roots of the mean squares of ROWS rows; leaves the rows themselves in `row`. */
+template <typename T, bool SCALED, int ROWS>
+__device__ __forceinline__ void norm_of(const struct cuda_quantize_rows &p,
+	const float (&factor)[ROWS], T *row, float (*share)[WARP], float (&rstd)[ROWS])
 {
-	float v[PACK], sum = 0;
+	float v[PACK], columns[PACK], sum[ROWS] = {};
 
 	for (int i = PACK * threadIdx.x; i < p.width; i += PACK * blockDim.x) {
-		read_sum<T>(p, blockIdx.x * p.width + i, v);
-		store(row + i, v);
+		read_factors(SCALED ? p.ws : NULL, i, columns);
 #pragma unroll
-		for (int k = 0; k < PACK; k++)
-			sum += v[k] * v[k];
-	}
-	const float rstd = rsqrtf(block_sum(sum, share) / p.width + p.eps);
+		for (int r = 0; r < ROWS; r++) {
+			const int64_t at = ((int64_t)blockIdx.x * ROWS + r) * p.width + i;
 
-	if (threadIdx.x == 0)
-		p.rstd[blockIdx.x] = rstd;
-	return rstd;
+			read_sum<T, SCALED>(p, at, factor[r], columns, v);
+			store(row + r * p.width + i, v);
+#pragma unroll
+			for (int k = 0; k < PACK; k++)
+				sum[r] += v[k] * v[k];
+		}
+	}
+#pragma unroll
+	for (int r = 0; r < ROWS; r++) {
+		rstd[r] = rsqrtf(block_sum(sum[r], share[r]) / p.width + p.eps);
+		if (threadIdx.x == 0)
+			p.rstd[blockIdx.x * ROWS + r] = rstd[r];
+	}
 }
 
-template <typename T>
-__device__ __forceinline__ void read_gated(
-	const struct cuda_quantize_rows &p, int i, float (&v)[PACK])
+template <typename T, bool SCALED>
+__device__ __forceinline__ void read_gated(const struct cuda_quantize_rows &p, int64_t at,
+	float row, const float (&gates)[PACK], const float (&ups)[PACK], float (&v)[PACK])
 {
-	const T *gate = as<const T>(p.x) + blockIdx.x * 2 * p.width + i;
+	const T *gate = as<const T>(p.x) + at;
 	float up[PACK];
 
 	load(gate, v);
 	load(gate + p.width, up);
+	if (SCALED) {
+		scale(v, row, gates);
+		scale(up, row, ups);
+	}
 #pragma unroll
 	for (int k = 0; k < PACK; k++)
 		v[k] = v[k] * sigmoid<T>(v[k]) * up[k];
 }
 
-template <enum source SOURCE, typename T>
+/* A block has ROWS rows. SCALED: what is read are products in 8 bits without their factors, which
+ * are those of the row and of the column; several rows of a block share the latter. */
+template <enum source SOURCE, typename T, bool SCALED, int ROWS>
 __global__ void quantize_rows_kernel(struct cuda_quantize_rows p)
 {
 	extern __shared__ float4 memory[];
-	__shared__ float share[2][WARP];
+	__shared__ float share[2][ROWS][WARP];
 	T *row = reinterpret_cast<T *>(memory);
 	const int step = PACK * blockDim.x, first = PACK * threadIdx.x;
-	float v[PACK], most = 0;
+	const int64_t above = (int64_t)blockIdx.x * ROWS;
+	float v[PACK], most[ROWS] = {}, rstd[ROWS] = {}, factor[ROWS];
 
 	start_next();
-	const float rstd = SOURCE == NORM ? norm_of<T>(p, row, share[0]) : 0;
-
+#pragma unroll
+	for (int r = 0; r < ROWS; r++)
+		factor[r] = SCALED ? p.xs[above + r] : 1;
+	if (SOURCE == NORM)
+		norm_of<T, SCALED>(p, factor, row, share[0], rstd);
 	for (int i = first; i < p.width; i += step) {
-		if (SOURCE == PLAIN)
-			load(as<const T>(p.x) + blockIdx.x * p.width + i, v);
-		if (SOURCE == SWIGLU)
-			read_gated<T>(p, i, v);
-		if (SOURCE == NORM) {
-			float gamma[PACK];
+		float left[PACK], right[PACK]; /* gamma; factors of the columns */
 
-			load(row + i, v);
-			load(p.gamma + i, gamma);
+		if (SOURCE == NORM)
+			load(p.gamma + i, left);
+		if (SOURCE == SWIGLU && SCALED) {
+			read_factors(p.ws, i, left);
+			read_factors(p.ws, p.width + i, right);
+		}
+#pragma unroll
+		for (int r = 0; r < ROWS; r++) {
+			T *kept = row + r * p.width;
+
+			if (SOURCE == PLAIN)
+				load(as<const T>(p.x) + (above + r) * p.width + i, v);
+			if (SOURCE == SWIGLU)
+				read_gated<T, SCALED>(p, (above + r) * 2 * p.width + i, factor[r],
+					left, right, v);
+			if (SOURCE == NORM) {
+				load(kept + i, v);
+#pragma unroll
+				for (int k = 0; k < PACK; k++)
+					v[k] = v[k] * rstd[r] * left[k];
+			}
+			keep(kept, i, v);
 #pragma unroll
 			for (int k = 0; k < PACK; k++)
-				v[k] = v[k] * rstd * gamma[k];
+				most[r] = fmaxf(most[r], fabsf(v[k]));
 		}
-		keep(row, i, v);
-#pragma unroll
-		for (int k = 0; k < PACK; k++)
-			most = fmaxf(most, fabsf(v[k]));
 	}
-	most = block_max(most, share[1]);
-	const float scale = scale_of(most, TOP);
+#pragma unroll
+	for (int r = 0; r < ROWS; r++) {
+		const float up = scale_of(block_max(most[r], share[1][r]), TOP);
 
-	for (int i = first; i < p.width; i += step) {
-		load(row + i, v);
+		for (int i = first; i < p.width; i += step) {
+			load(row + r * p.width + i, v);
 #pragma unroll
-		for (int k = 0; k < PACK; k++)
-			v[k] = __fmul_rn(v[k], scale);
-		store_codes<__NV_E4M3>(p.y + blockIdx.x * p.width + i, v, PACK);
+			for (int k = 0; k < PACK; k++)
+				v[k] = __fmul_rn(v[k], up);
+			store_codes<__NV_E4M3>(p.y + (above + r) * p.width + i, v, PACK);
+		}
+		if (threadIdx.x == 0)
+			p.inverse[above + r] = __fdiv_rn(1, up);
 	}
-	if (threadIdx.x == 0)
-		p.inverse[blockIdx.x] = __fdiv_rn(1, scale);
 }
 
-template <enum source SOURCE, typename T>
+template <enum source SOURCE, typename T, bool SCALED, int ROWS>
 static void rows_of(const struct cuda_quantize_rows *p, cudaStream_t stream)
 {
-	int bytes = (int)p->width * (int)sizeof(T);
+	int bytes = ROWS * (int)p->width * (int)sizeof(T);
 
 	if (bytes > 32 << 10)
-		cudaFuncSetAttribute(quantize_rows_kernel<SOURCE, T>,
+		cudaFuncSetAttribute(quantize_rows_kernel<SOURCE, T, SCALED, ROWS>,
 			cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-	quantize_rows_kernel<SOURCE, T>
-		<<<(unsigned)p->rows, threads_for(p->width / PACK, MOST_THREADS), bytes, stream>>>(
-			*p);
+	quantize_rows_kernel<SOURCE, T, SCALED, ROWS><<<(unsigned)(p->rows / ROWS),
+		threads_for(p->width / PACK, MOST_THREADS), bytes, stream>>>(*p);
 }
+
+#define SCALED_NORMS 4 /* rows of a block */
+#define SCALED_GATED 2
 
 bool cuda_quantize_rows_knows(const struct cuda_quantize_rows *p)
 {
-	return p->width % PACK == 0 && p->width <= CUDA_NORM_WIDEST &&
-	       (!p->gamma || p->x.type != CUDA_F32);
+	const bool good = p->width % PACK == 0 && p->width <= CUDA_NORM_WIDEST &&
+			  (!p->gamma || p->x.type != CUDA_F32);
+
+	return good && (!p->ws || (p->x.type == CUDA_BF16 && p->rows % SCALED_NORMS == 0));
 }
 
 void cuda_quantize_rows(const struct cuda_quantize_rows *p, cudaStream_t stream)
 {
+	if (p->ws && p->gamma)
+		return rows_of<NORM, bf16, true, SCALED_NORMS>(p, stream);
+	if (p->ws)
+		return rows_of<SWIGLU, bf16, true, SCALED_GATED>(p, stream);
 	with_type(p->x, [&](auto t) {
 		using T = decltype(t);
 
 		if (p->gamma)
-			rows_of<NORM, T>(p, stream);
+			rows_of<NORM, T, false, 1>(p, stream);
 		else if (p->gated)
-			rows_of<SWIGLU, T>(p, stream);
+			rows_of<SWIGLU, T, false, 1>(p, stream);
 		else
-			rows_of<PLAIN, T>(p, stream);
+			rows_of<PLAIN, T, false, 1>(p, stream);
 	});
 }
