@@ -45,7 +45,7 @@ def test_a_run_from_saved_weights_goes_on_with_them(saved, tmp_path):
     """Without steps that change anything what is saved again is the same; the loss is no longer that of a network that
     knows nothing, which the check of the first loss would refuse."""
     file, _ = saved
-    again = tmp_path / "again.safetensors"
+    again = tmp_path / "again,1.safetensors"  # a file that is written is no list
     record = run("--classes", 5, "--steps", 1, "--optimizer", "sgd", "--lr", "1e-12", "--weight-decay", 0, "--from", file,
                  "--save", again)
     weights = record["weights"]

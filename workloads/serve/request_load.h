@@ -99,7 +99,7 @@ struct jm_load {
 			.help = "tokens of an answer: exactly N, or uniform from N to M"},         \
 	{                                                                                          \
 		.name = "requests-csv", JM_BIND(JM_TEXT, s, load.csv), .argument = "FILE",         \
-		.use = JM_OPTION_WRITES,                                                           \
+		.use = JM_OPTION_WRITES | JM_OPTION_COMMAS,                                        \
 		.help = "a line for each request that was done: tokens, arrival, time to the "     \
 			"first token, latency; of several runs in one call each writes a file "    \
 			"of its own"                                                               \

@@ -64,7 +64,7 @@ static const struct jm_option options[] = {
 	{.name = "answers",
 		JM_BIND(JM_TEXT, struct serve, answers_file),
 		.argument = "FILE",
-		.use = JM_OPTION_WRITES,
+		.use = JM_OPTION_WRITES | JM_OPTION_COMMAS,
 		.help = "a line of JSON for each request that was done: tokens of its prompt and "
 			"of its answer and, with --text, the text of both"},
 	{.name = "temperature",

@@ -165,7 +165,7 @@ const struct jm_option jm_train_options[] = {
 	{.name = "save",
 		JM_BIND(JM_TEXT, struct train, weights.save),
 		.argument = "FILE|FOLDER/",
-		.use = JM_OPTION_WRITES,
+		.use = JM_OPTION_WRITES | JM_OPTION_COMMAS,
 		.help = "write the weights there after the last step, in the format safetensors; "
 			"an old file is replaced when all of the new one is on the disk. A folder, "
 			"whose name ends in / if there is none yet, gets model.safetensors, or "
@@ -183,7 +183,7 @@ const struct jm_option jm_train_options[] = {
 	{.name = "checkpoint",
 		JM_BIND(JM_TEXT, struct train, weights.checkpoint),
 		.argument = "FILE",
-		.use = JM_OPTION_WRITES,
+		.use = JM_OPTION_WRITES | JM_OPTION_COMMAS,
 		.help = "write all that the next step depends on there: masters, moments, running "
 			"statistics, loss scale and counters; after the last step, and during the "
 			"run with --checkpoint-every"},
