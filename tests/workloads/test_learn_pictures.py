@@ -99,6 +99,12 @@ def test_a_step_of_several_epochs_is_refused(folders):
     assert steps(30)["steps"] == 1 and steps(31, "--epoch-steps", 2)["steps"] == 2
 
 
+@pytest.mark.parametrize("option", [("--augment", "off"), ("--pixels", "values"), ("--decode", "host"), ("--strict-data",), ("--data-threads", 2)])
+def test_what_concerns_pictures_of_files_needs_them(option):
+    done = jm("run", *NARROW, "--steps", 1, *option)
+    assert done.returncode == USAGE and f"{option[0]} has no effect without --data" in done.stderr
+
+
 def test_skips_and_counts_damaged_files(folders):
     (folders / "train" / "red" / "x.jpg").write_text("no picture")
     (folders / "val" / "blue" / "x.png").write_bytes(b"")

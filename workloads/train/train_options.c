@@ -102,12 +102,20 @@ const struct jm_option jm_train_options[] = {
 		.help = "with conversations: each N samples in the random order of an epoch are "
 			"sorted by their tokens, the longest first, so that a batch has samples of "
 			"similar length; 0 = not. A step computes rows of --seq in any case"},
-	OPTION_WORD("augment", pictures.augment, on_off, "on",
-		"with --data: cut pictures at random places and mirror every other one while "
-		"training; off for pictures that a mirror makes wrong, such as digits"),
-	OPTION_WORD("pixels", pictures.pixels, pixel_words, "bytes",
-		"with --data: how pictures go to the device: as bytes, which are normalised "
-		"there, or as values of the precision, which threads normalise"),
+	{.name = "augment",
+		JM_BIND(JM_CHOICE, struct train, pictures.augment),
+		.choices = on_off,
+		.fallback = "on",
+		.needs = "data",
+		.help = "cut pictures at random places and mirror every other one while "
+			"training; off for pictures that a mirror makes wrong, such as digits"},
+	{.name = "pixels",
+		JM_BIND(JM_CHOICE, struct train, pictures.pixels),
+		.choices = pixel_words,
+		.fallback = "bytes",
+		.needs = "data",
+		.help = "how pictures go to the device: as bytes, which are normalised "
+			"there, or as values of the precision, which threads normalise"},
 	{.name = "decode",
 		JM_BIND(JM_CHOICE, struct train, pictures.decode),
 		.choices = decode_words,
