@@ -105,6 +105,13 @@ cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute at
 	return cudaErrorNotSupported;
 }
 
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+	int *blocks, const void *function, int threads, size_t shared, unsigned flags)
+{
+	(void)blocks, (void)function, (void)threads, (void)shared, (void)flags;
+	return cudaErrorNotSupported;
+}
+
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
 	(void)kind;
