@@ -450,8 +450,8 @@ static int judge(const struct jm_http_client *c, const char *path, CURLcode rc, 
 			c->o.key_file ? "it does not take the key of --key-file; give another one"
 				      : "it wants a key; give its file with --key-file");
 	if (status != 200)
-		return jm_err_set(err, JM_EIO, "%s answers %s with status %ld.", c->url,
-			*path ? path : "a GET", status);
+		return jm_err_set(err, JM_EIO, "%s answers %s with status %ld; check the URL.",
+			c->url, *path ? path : "a GET", status);
 	return 0;
 }
 

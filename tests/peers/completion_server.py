@@ -58,6 +58,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         if self.server.key and self.headers["Authorization"] != f"Bearer {self.server.key}":
             self.whole(401, {})
+        elif self.path != "/v1/models":
+            self.whole(404, {})
         else:
             self.whole(200, {"data": [{"id": self.server.model}]})
 

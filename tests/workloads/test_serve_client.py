@@ -191,6 +191,14 @@ def test_a_server_is_started_and_ended(tmp_path):
         assert s.connect_ex(("127.0.0.1", port)) != 0
 
 
+@pytest.mark.parametrize("end", ["/v1", "/v1/", "/"])
+def test_the_url_may_end_as_clients_of_openai_have_it(tmp_path, end):
+    with server(tmp_path) as (url, _):
+        assert one(*CLIENT, "--url", url + end, "--arrival", "single", "--seconds", "0.2")["serving"]["requests_done"] > 0
+        r = jm(*CLIENT, "--url", url + "/v2", "--seconds", "0.2")
+    assert r.returncode != 0 and "answers /v1/models with status 404; check the URL" in " ".join((r.stdout + r.stderr).split())
+
+
 def test_a_server_that_says_nothing_is_not_waited_for_longer_than_its_silence():
     with socket.create_server(("127.0.0.1", 0)) as mute:
         begin = time.monotonic()

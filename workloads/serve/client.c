@@ -26,7 +26,7 @@ static const struct jm_option options[] = {
 		JM_BIND(JM_TEXT, struct jm_client, url),
 		.fallback = "http://127.0.0.1:8000",
 		.argument = "URL",
-		.help = "the server: what is before /v1/completions"},
+		.help = "the server: what is before /v1/completions, with or without /v1"},
 	{.name = "server-model",
 		JM_BIND(JM_TEXT, struct jm_client, model),
 		.argument = "NAME",
@@ -211,10 +211,26 @@ static void show_model(struct jm_client *c)
 	jm_text_tame(c->shown_model);
 }
 
+/* Programs for OpenAI's API have /v1 in the URL. */
+static int cut_url(struct jm_client *c, struct jm_err *err)
+{
+	size_t n = strlen(c->url);
+
+	n -= n && c->url[n - 1] == '/';
+	if (n < 3 || strncmp(c->url + n - 3, "/v1", 3) != 0)
+		return 0;
+	c->base = strndup(c->url, n - 3);
+	if (!c->base)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a URL.");
+	c->url = c->base;
+	return 0;
+}
+
 /* Opens the connection, starts the server if asked, waits until it answers, and learns the name of
  * the model. */
 static int connect_to(struct jm_client *c, struct jm_err *err)
 {
+	int code = cut_url(c, err);
 	const struct jm_http_client_options o = {.url = c->url,
 		.key_file = c->key_file,
 		.silence_s = c->silence_s,
@@ -222,9 +238,10 @@ static int connect_to(struct jm_client *c, struct jm_err *err)
 		.bytes = jm_client_bytes,
 		.end = jm_client_end,
 		.arg = c};
-	int code = jm_http_client_new(&o, &c->http, err);
 	json_t *models;
 
+	if (!code)
+		code = jm_http_client_new(&o, &c->http, err);
 	if (code)
 		return code;
 	models = reach_server(c, err);
@@ -407,6 +424,7 @@ static void client_teardown(void *state)
 		jm_event_stream_close(&c->flow[i].stream);
 	free(c->flow);
 	free(c->found_model);
+	free(c->base);
 	jm_load_close(&c->load);
 	free(c);
 }

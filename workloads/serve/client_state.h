@@ -39,6 +39,7 @@ struct jm_client {
 	struct jm_work *work;
 	struct jm_load load;
 	const char *url, *model, *start, *key_file;
+	char *base;	       /* `url`, if the user gave it with /v1 behind it; NULL = as given */
 	char *found_model;     /* of the server's list; NULL = the user names it */
 	char shown_model[128]; /* without what a terminal would obey */
 	double silence_s, answer_s, ready_s;
