@@ -87,7 +87,8 @@ static struct jm_tensor *project(struct jm_graph *g, struct jm_tensor *x, int64_
 	return x;
 }
 
-/* Of the places of a picture only the last one can have a target, the first token behind it. */
+/* Of the places of a picture only the last one can have a target, the first token behind it. So a
+ * batch has at most so many targets as if each of its sequences had a picture. */
 static int llava_build(struct jm_graph *g, const struct jm_values *v, int64_t batch, int64_t seq,
 	struct jm_tensor **ret_loss, struct jm_err *err)
 {
