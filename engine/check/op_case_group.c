@@ -110,18 +110,19 @@ static void hidden(struct kit *k, const struct types *t, const struct shape *d, 
 	pair(k, jm_graph_node(k->graph, JM_OP_LINEAR, OPS(y, h.out, bias), &z), y, z, keep);
 }
 
-/* Their gradients, with what is between computed again. add: to all results. */
+/* Their gradients, with what is between computed again, and of some an activation's before them.
+ * add: to all results. */
 static void hidden_grad(struct kit *k, const struct types *t, const struct shape *d, bool add)
 {
 	const struct hidden_layer h = hidden_of(k, t, d);
 	struct jm_tensor *dz = kit_normal(k, t->c, 0, 1, 2, DIMS(h.rows, h.to));
 	struct jm_tensor *wide[4]; /* before and after gelu, and their gradients */
-	struct jm_tensor *d_out = backend_gradient(k, t->a, add, 2, DIMS(h.to, h.width));
+	struct jm_tensor *d_out = backend_gradient(k, t->v, add, 2, DIMS(h.to, h.width));
 	struct jm_tensor *d_out_bias = backend_result(k, t->v, add, 1, DIMS(h.to));
-	struct jm_tensor *d_in = backend_gradient(k, t->a, add, 2, DIMS(h.width, h.from));
+	struct jm_tensor *d_in = backend_gradient(k, t->v, add, 2, DIMS(h.width, h.from));
 	struct jm_tensor *d_in_bias = backend_result(k, t->v, add, 1, DIMS(h.width));
-	struct jm_tensor *dx = backend_result(k, t->c, add, 2, DIMS(h.rows, h.from));
-	struct jm_node *first, *act, *wgrad[2], *dgrad;
+	struct jm_tensor *dx = backend_result(k, t->c, add, 2, DIMS(h.rows, h.from)), *between = dx;
+	struct jm_node *first, *act, *wgrad[2], *last;
 
 	for (int i = 0; i < 4; i++)
 		wide[i] = kit_out(k, t->c, 2, DIMS(h.rows, h.width), NULL);
@@ -133,12 +134,16 @@ static void hidden_grad(struct kit *k, const struct types *t, const struct shape
 	jm_graph_node(k->graph, JM_OP_GELU_ERF_GRAD, OPS(wide[2], wide[0]), &wide[3]);
 	wgrad[1] = jm_graph_node(
 		k->graph, JM_OP_LINEAR_WGRAD, OPS(wide[3], h.x), OPS(d_in, d_in_bias));
-	dgrad = jm_graph_node(k->graph, JM_OP_LINEAR_DGRAD, OPS(wide[3], h.in), &dx);
-	if (!first || !act || !wgrad[0] || !wgrad[1] || !dgrad)
+	if (d->s % 2)
+		between = kit_out(k, t->c, 2, DIMS(h.rows, h.from), NULL);
+	last = jm_graph_node(k->graph, JM_OP_LINEAR_DGRAD, OPS(wide[3], h.in), &between);
+	if (d->s % 2)
+		last = jm_graph_node(k->graph, JM_OP_GELU_ERF_GRAD, OPS(between, h.x), &dx);
+	if (!first || !act || !wgrad[0] || !wgrad[1] || !last)
 		return; /* the graph holds the error */
 	first->again = act->again = true;
 	wgrad[0]->accumulate = wgrad[1]->accumulate = add ? JM_ADD_OUT | JM_ADD_WGRAD_DBIAS : 0;
-	dgrad->accumulate = add ? JM_ADD_OUT : 0;
+	last->accumulate = add ? JM_ADD_OUT : 0;
 	kit_read(k, d_out);
 	kit_read(k, d_out_bias);
 	kit_read(k, d_in);

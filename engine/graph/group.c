@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#define COVER_MAX 7
+#define COVER_MAX 8
 
 /* What is true of a cover: */
 enum {
@@ -30,7 +30,13 @@ static const struct cover {
 	enum jm_op op[COVER_MAX];
 	unsigned flags;
 } covers[] = {
-	/* what is between the two layers, and its gradients */
+	/* what is between the two layers, and its gradients; that of the input, which a gelu-erf
+	 * made */
+	{8,
+		{JM_OP_LINEAR, JM_OP_GELU_ERF, JM_OP_LINEAR_WGRAD, JM_OP_LINEAR_DGRAD,
+			JM_OP_GELU_ERF_GRAD, JM_OP_LINEAR_WGRAD, JM_OP_LINEAR_DGRAD,
+			JM_OP_GELU_ERF_GRAD},
+		HIDDEN},
 	{7,
 		{JM_OP_LINEAR, JM_OP_GELU_ERF, JM_OP_LINEAR_WGRAD, JM_OP_LINEAR_DGRAD,
 			JM_OP_GELU_ERF_GRAD, JM_OP_LINEAR_WGRAD, JM_OP_LINEAR_DGRAD},
@@ -191,18 +197,18 @@ static bool begins_pair(const struct jm_graph *g, int k)
 }
 
 /*
- * Of seven nodes: linear and gelu-erf again; the gradients of the weights and of the input of the
- * linear after them; gelu-erf's; those of the first linear. True if each reads what it should of
- * the others.
+ * Of seven nodes or eight: linear and gelu-erf again; the gradients of the weights and of the input
+ * of the linear after them; gelu-erf's; those of the first linear; that of an activation before it.
+ * True if each reads what it should of the others.
  */
-static bool is_hidden_grad(struct jm_node *const *n)
+static bool is_hidden_grad(struct jm_node *const *n, int count)
 {
 	const struct jm_tensor *open = n[0]->out[0], *d_open = n[4]->out[0];
 
 	return n[0]->again && n[1]->again && n[1]->in[0] == open && n[2]->in[1] == n[1]->out[0] &&
 	       n[3]->in[0] == n[2]->in[0] && n[4]->in[0] == n[3]->out[0] && n[4]->in[1] == open &&
 	       n[5]->in[0] == d_open && n[5]->in[1] == n[0]->in[0] && n[6]->in[0] == d_open &&
-	       n[6]->in[1] == n[0]->in[1];
+	       n[6]->in[1] == n[0]->in[1] && (count < 8 || n[7]->in[0] == n[6]->out[0]);
 }
 
 static bool has_ops(const struct jm_graph *g, int i, const struct cover *c)
@@ -226,7 +232,7 @@ static bool matches(const struct jm_graph *g, int i, int end, const struct cover
 	if (c->flags & SHARED)
 		return shares(g->node[i], g->node[i + 1]);
 	if (c->flags & HIDDEN)
-		return is_hidden_grad(g->node + i);
+		return is_hidden_grad(g->node + i, c->n);
 	for (int k = 1; k < c->n; k++)
 		if (!follows(g, i, i + k))
 			return false;

@@ -45,7 +45,7 @@ struct cuda_dev {
 	struct cuda_attention_plan *attention_plans; /* ops_dnn_attention.c */
 };
 
-#define CUDA_NODES 7
+#define CUDA_NODES 8
 
 /* A built group. node[] are copies; the engine owns the tensors that they point to. */
 struct cuda_exec {

@@ -61,6 +61,7 @@ struct cuda_hidden_grad {
 	struct cuda_narrow_grad in, out;
 	float *dx;
 	bool add_dx;
+	const float *open; /* NULL = none; dx is multiplied by the derivative of gelu-erf there */
 };
 int cuda_hidden_parts(int processors, int64_t rows);
 void cuda_hidden_grad(const struct cuda_hidden_grad *p, cudaStream_t stream);

@@ -182,8 +182,11 @@ static int takes_hidden(struct cuda_dev *dev, const struct jm_group *group, stru
 
 static int takes_hidden_grad(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
+	const unsigned inner = group->n_nodes == 8 ? 0x5b : 0x1b;
+
 	(void)dev;
-	return takes_layers(group, 7, 0x1b, jm_tensor_width(group->node[2]->in[0]), err);
+	return takes_layers(
+		group, group->n_nodes, inner, jm_tensor_width(group->node[2]->in[0]), err);
 }
 
 /* first: the linear before gelu; weights of the second: out, bias. */
@@ -234,15 +237,16 @@ static size_t scratch_hidden(struct cuda_dev *dev, const struct jm_group *group)
 
 static int run_hidden_grad(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
-	const struct jm_node *n = exec->node;
+	const struct jm_node *n = exec->node, *last = &n[exec->n_nodes - 1];
 	int parts = hidden_parts(dev, n);
 	float *partial = exec->scratch;
 	const struct cuda_hidden_grad p = {
 		.layers = layers_of(n, n[3].in[1], NULL),
 		.in = grad_of(&n[5], parts, partial),
 		.out = grad_of(&n[2], parts, partial + parts * part_of(&n[5])),
-		.dx = n[6].out[0]->data,
-		.add_dx = jm_node_adds(&n[6], 0),
+		.dx = last->out[0]->data,
+		.add_dx = jm_node_adds(last, 0),
+		.open = exec->n_nodes == 8 ? last->in[1]->data : NULL,
 	};
 
 	(void)err;
@@ -251,6 +255,9 @@ static int run_hidden_grad(struct cuda_dev *dev, const struct cuda_exec *exec, s
 }
 
 const struct cuda_op cuda_ops_narrow_linear[] = {
+	{{JM_OP_LINEAR, JM_OP_GELU_ERF, JM_OP_LINEAR_WGRAD, JM_OP_LINEAR_DGRAD, JM_OP_GELU_ERF_GRAD,
+		 JM_OP_LINEAR_WGRAD, JM_OP_LINEAR_DGRAD, JM_OP_GELU_ERF_GRAD},
+		8, takes_hidden_grad, NULL, scratch_hidden, NULL, run_hidden_grad, NULL},
 	{{JM_OP_LINEAR, JM_OP_GELU_ERF, JM_OP_LINEAR_WGRAD, JM_OP_LINEAR_DGRAD, JM_OP_GELU_ERF_GRAD,
 		 JM_OP_LINEAR_WGRAD, JM_OP_LINEAR_DGRAD},
 		7, takes_hidden_grad, NULL, scratch_hidden, NULL, run_hidden_grad, NULL},

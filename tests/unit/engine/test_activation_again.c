@@ -47,8 +47,8 @@ static bool is_hidden(const struct jm_group *group)
 	if (group->n_nodes == 3)
 		return n[0]->op == JM_OP_LINEAR && n[2]->op == JM_OP_LINEAR &&
 		       n[0]->out[0]->is_virtual && n[1]->out[0]->is_virtual;
-	return group->n_nodes == 7 && n[0]->out[0]->is_virtual && n[1]->out[0]->is_virtual &&
-	       n[3]->out[0]->is_virtual && n[4]->out[0]->is_virtual && !n[6]->out[0]->is_virtual;
+	return group->n_nodes == 8 && n[0]->out[0]->is_virtual && n[1]->out[0]->is_virtual &&
+	       n[3]->out[0]->is_virtual && n[4]->out[0]->is_virtual && n[6]->out[0]->is_virtual;
 }
 
 static int pair_select(

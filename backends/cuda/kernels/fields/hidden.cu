@@ -18,11 +18,6 @@
 #define MOST_TO	    8
 #define FEWEST	    4096 /* rows: of fewer, blocks are few */
 
-static __host__ __device__ constexpr int whole_quads(int n)
-{
-	return (n + QUAD - 1) / QUAD * QUAD;
-}
-
 /* ---- y --------------------------------------------------------------------------------------- */
 
 #define READERS 128 /* threads of a block */
@@ -345,6 +340,7 @@ __device__ __forceinline__ void leave_dx(
 	const struct cuda_hidden_grad &p, const float *share, int64_t row0, int rows)
 {
 	const int from = p.layers.from, all = rows * from, whole = all / QUAD * QUAD;
+	const float *open = p.open ? p.open + row0 * from : NULL;
 	float *to = p.dx + row0 * from;
 
 	for (int i = threadIdx.x * QUAD; i < whole; i += THREADS * QUAD) {
@@ -358,14 +354,22 @@ __device__ __forceinline__ void leave_dx(
 			for (int k = 0; k < QUAD; k++)
 				sum[k] += part[k];
 		}
+		if (open) {
+			load(open + i, part);
+#pragma unroll
+			for (int k = 0; k < QUAD; k++)
+				sum[k] *= gelu_erf_slope(part[k]);
+		}
 		store_sum(to + i, sum, p.add_dx);
 	}
 	for (int i = whole + threadIdx.x; i < all; i += THREADS) {
-		float sum = p.add_dx ? to[i] : 0;
+		float sum = 0;
 
 		for (int s = 0; s < S::splits; s++)
 			sum += share[s * T * from + i];
-		to[i] = sum;
+		if (open)
+			sum *= gelu_erf_slope(open[i]);
+		to[i] = sum + (p.add_dx ? to[i] : 0);
 	}
 }
 
@@ -420,7 +424,9 @@ __device__ __forceinline__ void leave_part(
 	}
 }
 
-template <int C, int F, int T, int R, int COLUMNS>
+/* AGAIN: weights are read from shared memory for each T rows, so that their registers are free in
+ * between. */
+template <int C, int F, int T, int R, int COLUMNS, bool AGAIN>
 __global__ void __launch_bounds__(THREADS) hidden_grad_kernel(struct cuda_hidden_grad p)
 {
 	using S = grad_shape<C, F, T, R, COLUMNS>;
@@ -453,13 +459,16 @@ __global__ void __launch_bounds__(THREADS) hidden_grad_kernel(struct cuda_hidden
 	for (int i = threadIdx.x; i < room + 2 * T * (S::x_pitch + S::dy_pitch); i += THREADS)
 		share[i] = 0; /* and what no row fills remains 0 */
 	__syncthreads();
+	if (!AGAIN)
+		take_own<S>(slot, l.hidden, in, others, v);
 	take(first, 0);
 	int which = 0;
 	for (int64_t row0 = first; row0 < end; row0 += T, which ^= 1) {
 		take(row0 + T, which ^ 1);
 		__pipeline_wait_prior(1);
 		__syncthreads();
-		take_own<S>(slot, l.hidden, in, others, v);
+		if (AGAIN)
+			take_own<S>(slot, l.hidden, in, others, v);
 		for (int r = group < groups ? group : T; r < T; r += groups) {
 			float d[OWN];
 
@@ -488,10 +497,10 @@ int cuda_hidden_parts(int processors, int64_t rows)
 	return (int)(processors < most ? processors : most); /* whose registers one block fills */
 }
 
-template <int C, int F, int T, int R, int COLUMNS>
+template <int C, int F, int T, int R, int COLUMNS, bool AGAIN>
 static void grad_start(const struct cuda_hidden_grad *p, cudaStream_t stream)
 {
-	const auto kernel = hidden_grad_kernel<C, F, T, R, COLUMNS>;
+	const auto kernel = hidden_grad_kernel<C, F, T, R, COLUMNS, AGAIN>;
 	const int bytes = grad_shape<C, F, T, R, COLUMNS>::bytes(p->layers.hidden, p->layers.from);
 
 	cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
@@ -504,10 +513,10 @@ void cuda_hidden_grad(const struct cuda_hidden_grad *p, cudaStream_t stream)
 	const struct cuda_hidden *l = &p->layers;
 
 	if (l->from == 16 && l->to <= 4)
-		grad_start<16, 4, 256, 8, 8>(p, stream);
+		grad_start<16, 4, 256, 8, 8, false>(p, stream);
 	else if (l->from == 25 && l->to <= 5)
-		grad_start<25, 5, 128, 8, 7>(p, stream);
+		grad_start<25, 5, 160, 5, 13, true>(p, stream);
 	else
-		grad_start<MOST_FROM, MOST_TO, 64, 8, 8>(p, stream);
+		grad_start<MOST_FROM, MOST_TO, 64, 8, 8, true>(p, stream);
 	cuda_narrow_sums(both, 2, stream);
 }

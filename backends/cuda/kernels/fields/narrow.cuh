@@ -10,6 +10,11 @@
 
 #define QUAD 4
 
+static __host__ __device__ constexpr int whole_quads(int n)
+{
+	return (n + QUAD - 1) / QUAD * QUAD;
+}
+
 static __host__ __device__ __forceinline__ int quads_of(int width)
 {
 	return (width + QUAD - 1) / QUAD;
