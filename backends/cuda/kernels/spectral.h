@@ -9,16 +9,38 @@
 extern "C" {
 #endif
 
-#define CUDA_FIXED_ROWS 8 /* columns of the transposed matrix are a multiple of it */
-
-/* y[outer,rows,width] = m[rows,n] x[outer,n,width] in f32. */
-struct cuda_fixed_product {
-	int64_t outer, rows, n, width;
-	const float *m; /* transposed: [n, rows up to a multiple of CUDA_FIXED_ROWS] */
+/*
+ * A truncated transform along one axis in f32 (engine/graph/dft_step.h): x[outer,points,width] to
+ * y[outer,2 modes,width] of a real axis, x[outer,points,2,width] to y[outer,2,2 modes,width] of a
+ * complex one, whose frequencies are 0 to modes - 1 and -modes to -1; back: from y to x.
+ */
+struct cuda_transform_step {
+	int64_t outer, width, points, modes;
+	bool is_real, back;
+	/*
+	 * [from,2,to up to a multiple of CUDA_STEP_ROWS], of the frequencies and points below
+	 * (back: from frequencies to points): cosines, then sines. Of a complex axis sines are
+	 * those of exp(i t) in dft, of exp(-i t) in idft, of a real axis those of exp(-i t).
+	 */
+	const float *m;
 	struct cuda_vec x, y;
 	bool accumulate;
 };
-void cuda_fixed_product(const struct cuda_fixed_product *p, int processors, cudaStream_t stream);
+#define CUDA_STEP_ROWS 4
+
+/* Of n = 0 to points / 2: of two points that are as far from 0 only one. */
+static inline int cuda_step_points(const struct cuda_transform_step *p)
+{
+	return (int)(p->points / 2 + 1);
+}
+
+/* Of f = 0 to modes, or to modes - 1 of a real axis. */
+static inline int cuda_step_frequencies(const struct cuda_transform_step *p)
+{
+	return (int)p->modes + !p->is_real;
+}
+
+void cuda_transform_step(const struct cuda_transform_step *p, int processors, cudaStream_t stream);
 
 /* A complex matrix for each frequency; strides in elements, one of row and column is 1. */
 struct cuda_complex {

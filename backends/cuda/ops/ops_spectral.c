@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Transforms of fields, products of their frequencies and the relative loss: turns nodes into the
- * arguments of spectral.cu. A transform is one product with a constant matrix for each axis
- * (engine/graph/dft_step.h). Products are in f32 also where tf32 is permitted.
+ * arguments of spectral.cu. A transform is a step for each axis (engine/graph/dft_step.h). Products
+ * are in f32 also where tf32 is permitted.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -15,8 +15,8 @@
 
 /* ---- transforms ------------------------------------------------------------------------------ */
 
-/* On the device: the matrices of all steps, one behind the other. */
-struct matrices {
+/* On the device: the tables of all steps, one behind the other. */
+struct tables {
 	float *data;
 	size_t first[JM_AXES];
 };
@@ -29,39 +29,83 @@ static int takes_transform(struct cuda_dev *dev, const struct jm_group *group, s
 	return n->in[0]->type == n->out[0]->type ? 0 : cuda_no_types(n, err);
 }
 
-static int64_t padded_rows(const struct jm_dft_step *s)
+static struct cuda_transform_step step_of(const struct jm_dft_step *s)
 {
-	return (s->rows + CUDA_FIXED_ROWS - 1) / CUDA_FIXED_ROWS * CUDA_FIXED_ROWS;
+	return (struct cuda_transform_step){.outer = s->outer,
+		.width = s->width,
+		.points = s->points,
+		.modes = s->modes,
+		.is_real = s->last,
+		.back = s->back};
+}
+
+/* From one pair's cosines to its sines. */
+static int stride_of(const struct cuda_transform_step *p)
+{
+	int to = p->back ? cuda_step_points(p) : cuda_step_frequencies(p);
+
+	return (to + CUDA_STEP_ROWS - 1) / CUDA_STEP_ROWS * CUDA_STEP_ROWS;
+}
+
+static size_t table_size(const struct cuda_transform_step *p)
+{
+	int from = p->back ? cuda_step_frequencies(p) : cuda_step_points(p);
+
+	return (size_t)from * 2 * (size_t)stride_of(p);
+}
+
+/* The element of the matrix of dft for a row of frequencies and a column of points. */
+static double element(const struct jm_dft_step *s, int64_t row, int64_t column)
+{
+	return s->back ? jm_dft_element(s, column, row) : jm_dft_element(s, row, column);
+}
+
+/* The sine of row `f` of the frequencies' real parts and point n, as spectral.h defines it. */
+static double sine(const struct jm_dft_step *s, int64_t f, int64_t n)
+{
+	double value;
+
+	if (s->last)
+		return element(s, s->kept + f, n);
+	value = s->back ? element(s, s->kept + f, 2 * n) : element(s, f, 2 * n + 1);
+	return f == s->modes ? -value : value; /* which is the row of -modes */
 }
 
 static void fill(const struct jm_dft_step *s, float *m)
 {
-	int64_t stride = padded_rows(s);
+	const struct cuda_transform_step p = step_of(s);
+	int stride = stride_of(&p), points = cuda_step_points(&p),
+	    frequencies = cuda_step_frequencies(&p);
 
-	for (int64_t row = 0; row < s->rows; row++)
-		for (int64_t i = 0; i < s->n; i++)
-			m[i * stride + row] = (float)jm_dft_element(s, row, i);
+	for (int f = 0; f < frequencies; f++)
+		for (int n = 0; n < points; n++) {
+			int from = s->back ? f : n, to = s->back ? n : f;
+			float *at = m + (size_t)from * 2 * (size_t)stride + to;
+
+			at[0] = (float)element(s, f, s->last ? n : 2 * n);
+			at[stride] = (float)sine(s, f, n);
+		}
 }
 
-static int copy_matrices(struct cuda_dev *dev, const struct jm_node *n, struct matrices *m,
+static int copy_tables(struct cuda_dev *dev, const struct jm_node *n, struct tables *m,
 	size_t count, struct jm_err *err)
 {
 	float *host = calloc(count ? count : 1, sizeof *host);
 	int code;
 
 	if (!host)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for the matrices of a transform.");
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the tables of a transform.");
 	for (int i = 0; i < jm_dft_steps(n); i++) {
 		struct jm_dft_step s = jm_dft_step(n, i);
 
 		fill(&s, host + m->first[i]);
 	}
 	code = cuda_check(dev, cudaMalloc((void **)&m->data, count * sizeof *host),
-		"Allocating the matrices of a transform", err);
+		"Allocating the tables of a transform", err);
 	if (!code)
 		code = cuda_check(dev,
 			cudaMemcpy(m->data, host, count * sizeof *host, cudaMemcpyHostToDevice),
-			"Copying the matrices of a transform", err);
+			"Copying the tables of a transform", err);
 	free(host);
 	return code;
 }
@@ -69,23 +113,24 @@ static int copy_matrices(struct cuda_dev *dev, const struct jm_node *n, struct m
 static int build_transform(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = &exec->node[0];
-	struct matrices *m = exec->own = calloc(1, sizeof *m);
+	struct tables *m = exec->own = calloc(1, sizeof *m);
 	size_t count = 0;
 
 	if (!m)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a transform.");
 	for (int i = 0; i < jm_dft_steps(n); i++) {
-		struct jm_dft_step s = jm_dft_step(n, i);
+		const struct jm_dft_step s = jm_dft_step(n, i);
+		const struct cuda_transform_step p = step_of(&s);
 
 		m->first[i] = count;
-		count += (size_t)(s.n * padded_rows(&s));
+		count += table_size(&p);
 	}
-	return copy_matrices(dev, n, m, count, err);
+	return copy_tables(dev, n, m, count, err);
 }
 
 static void drop_transform(struct cuda_dev *dev, struct cuda_exec *exec)
 {
-	struct matrices *m = exec->own;
+	struct tables *m = exec->own;
 
 	(void)dev;
 	if (m)
@@ -107,16 +152,37 @@ static size_t between(const struct jm_node *n)
 	return most;
 }
 
-static size_t scratch_transform(struct cuda_dev *dev, const struct jm_group *group)
+/* Fewer than those of the op's definition, because pairs of points and of frequencies share
+ * products. */
+static double flops_of(const struct jm_node *n)
+{
+	double sum = 0;
+
+	for (int i = 0; i < jm_dft_steps(n); i++) {
+		const struct jm_dft_step s = jm_dft_step(n, i);
+		const struct cuda_transform_step p = step_of(&s);
+		double pairs = (double)cuda_step_points(&p) * cuda_step_frequencies(&p);
+
+		sum += (p.is_real ? 4 : 8) * pairs * (double)(p.outer * p.width);
+	}
+	return sum;
+}
+
+static int choices_transform(struct cuda_dev *dev, const struct jm_group *group,
+	struct jm_choice *choice, struct jm_err *err)
 {
 	(void)dev;
-	return 2 * between(group->node[0]) * sizeof(float);
+	(void)err;
+	choice->scratch = 2 * between(group->node[0]) * sizeof(float);
+	choice->seconds = NAN;
+	choice->flops_executed = flops_of(group->node[0]);
+	return 1;
 }
 
 static int run_transform(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = &exec->node[0];
-	const struct matrices *m = exec->own;
+	const struct tables *m = exec->own;
 	struct cuda_vec x = cuda_vec(n->in[0]);
 	int steps = jm_dft_steps(n);
 
@@ -124,17 +190,13 @@ static int run_transform(struct cuda_dev *dev, const struct cuda_exec *exec, str
 	for (int i = 0; i < steps; i++) {
 		struct jm_dft_step s = jm_dft_step(n, i);
 		float *place = (float *)exec->scratch + (size_t)(i % 2) * between(n);
-		struct cuda_fixed_product p = {.outer = s.outer,
-			.rows = s.rows,
-			.n = s.n,
-			.width = s.width,
-			.m = m->data + m->first[i],
-			.x = x,
-			.y = i == steps - 1 ? cuda_vec(n->out[0])
-					    : (struct cuda_vec){place, CUDA_F32},
-			.accumulate = i == steps - 1 && jm_node_adds(n, 0)};
+		struct cuda_transform_step p = step_of(&s);
 
-		cuda_fixed_product(&p, dev->prop.multiProcessorCount, dev->stream);
+		p.m = m->data + m->first[i];
+		p.x = x;
+		p.y = i == steps - 1 ? cuda_vec(n->out[0]) : (struct cuda_vec){place, CUDA_F32};
+		p.accumulate = i == steps - 1 && jm_node_adds(n, 0);
+		cuda_transform_step(&p, dev->prop.multiProcessorCount, dev->stream);
 		x = p.y;
 	}
 	return 0;
@@ -269,9 +331,9 @@ static int run_relative(struct cuda_dev *dev, const struct cuda_exec *exec, stru
 }
 
 const struct cuda_op cuda_ops_spectral[] = {
-	{{JM_OP_DFT}, 1, takes_transform, NULL, scratch_transform, build_transform, run_transform,
+	{{JM_OP_DFT}, 1, takes_transform, choices_transform, NULL, build_transform, run_transform,
 		drop_transform},
-	{{JM_OP_IDFT}, 1, takes_transform, NULL, scratch_transform, build_transform, run_transform,
+	{{JM_OP_IDFT}, 1, takes_transform, choices_transform, NULL, build_transform, run_transform,
 		drop_transform},
 	{{JM_OP_MIX_MODES}, 1, takes_mix, NULL, NULL, NULL, run_mix, NULL},
 	{{JM_OP_MIX_MODES_DGRAD}, 1, takes_mix, NULL, NULL, NULL, run_mix, NULL},

@@ -1,246 +1,359 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fields on grids: products with constant matrices, y[outer,rows,width] = m[rows,n]
- * x[outer,n,width], of which truncated transforms consist; complex products of each frequency; the
+ * Fields on grids: truncated transforms along an axis; complex products of each frequency; the
  * relative loss. All sums are in f32 or f64.
  */
 #include "../common.cuh"
 #include "../spectral.h"
 
-/* ---- products with a constant matrix --------------------------------------------------------- */
+/* ---- a step of a transform ------------------------------------------------------------------- */
 
 /*
- * A column is one of all outer x width. A thread adds up R rows of y for C columns, WARP apart.
- * It reads x from memory, the next STEP rows while it computes with these; a part of m is in shared
- * memory at a time. `splits` warps of a block share their columns, and each has every splits-th
- * STEP of rows of x; their sums are added in pairs.
+ * Points n and points - n, and frequencies f and -f, have the same cosines, and sines of opposite
+ * sign. So sums are made of the sum and the difference of two elements of x, and their sum and
+ * difference are two elements of y: half of the products of a real axis, a quarter of those of a
+ * complex one.
+ *
+ * A thread has two lanes: two columns of all outer x width of a real axis, WARP apart, or both
+ * parts of a complex one. It adds up R cosines and R sines of each; it reads x from memory, the
+ * next STEP pairs while it computes with these; a part of the table is in shared memory at a time.
+ * `splits` warps of a block share their columns, and each has every splits-th STEP of pairs; their
+ * sums are added in pairs.
  */
-#define TEAM  8	 /* warps of a block, at most */
-#define STEP  8	 /* rows of x */
-#define STEPS 4	 /* of a warp in a stage */
-#define RUN   64 /* rows of x that are added before their sum is added to the others' */
+#define TEAM  8 /* warps of a block, at most */
+#define LANES 2
+#define STEP  2	 /* pairs of x */
+#define STEPS 16 /* of a warp in a stage */
 
-/* Columns of a thread. */
-template <int C> struct fixed_columns {
-	int64_t from[C], to[C]; /* elements of x and y; below 0 = none */
-
-	__device__ __forceinline__ fixed_columns(const struct cuda_fixed_product &p, int64_t first)
-	{
-#pragma unroll
-		for (int c = 0; c < C; c++) {
-			const int64_t column = first + WARP * c, outer = column / p.width,
-				      rest = column - outer * p.width;
-			const bool is_there = outer < p.outer;
-
-			from[c] = is_there ? outer * p.n * p.width + rest : -1;
-			to[c] = is_there ? outer * p.rows * p.width + rest : -1;
-		}
-	}
+/* Where element j and its other one lie, in elements of the tensor. */
+struct pairing {
+	int64_t step, other, other_step; /* j step, other + j other_step */
+	int count;			 /* of j */
+	int end;			 /* j from there on have only the other one */
+	int begin, lone;		 /* j before begin, and 2 j = lone, have no other one */
 };
 
-template <int C, typename X>
-__device__ __forceinline__ void fixed_fetch(const struct cuda_fixed_product &p,
-	const struct fixed_columns<C> &columns, int64_t k0, float (&x)[STEP][C])
-{
-	const X *data = as<const X>(p.x);
+struct step_shape {
+	struct pairing x, y;
+	int splits;
+};
 
-#pragma unroll
-	for (int k = 0; k < STEP; k++)
-#pragma unroll
-		for (int c = 0; c < C; c++)
-			x[k][c] = k0 + k < p.n && columns.from[c] >= 0
-					  ? (float)data[columns.from[c] + (k0 + k) * p.width]
-					  : 0;
+static __device__ __forceinline__ bool has_first(const struct pairing &p, int j)
+{
+	return j < p.end;
 }
 
-/* Rows k0 to k0 + count - 1 of the transposed m, columns row0 to row0 + R - 1. */
-template <int R>
-__device__ __forceinline__ void fixed_stage(
-	const struct cuda_fixed_product &p, int64_t k0, int count, int64_t row0, float *to)
+static __device__ __forceinline__ bool has_other(const struct pairing &p, int j)
 {
-	const int64_t stride = (p.rows + CUDA_FIXED_ROWS - 1) / CUDA_FIXED_ROWS * CUDA_FIXED_ROWS;
-	const int threads = WARP * blockDim.y;
+	return j < p.count && j >= p.begin && 2 * j != p.lone;
+}
 
-	for (int i = threadIdx.y * WARP + threadIdx.x; i < count * (R / 4); i += threads) {
-		const int k = i / (R / 4), r = i % (R / 4) * 4;
-		const bool is_there = k0 + k < p.n && row0 + r < stride;
+struct step_lanes {
+	int64_t from[LANES], to[LANES]; /* elements of x and y; below 0 = none */
+};
+
+__device__ __forceinline__ step_lanes lanes_of(
+	const struct cuda_transform_step &p, int64_t first, int64_t x_rows, int64_t y_rows)
+{
+	const int64_t x_part = p.back ? 2 * p.modes * p.width : p.width,
+		      y_part = p.back ? p.width : 2 * p.modes * p.width;
+	struct step_lanes ret;
+
+#pragma unroll
+	for (int c = 0; c < LANES; c++) {
+		const int64_t column = first + (p.is_real ? WARP * c : 0), outer = column / p.width,
+			      rest = column - outer * p.width;
+		const int64_t x_more = p.is_real ? 0 : c * x_part,
+			      y_more = p.is_real ? 0 : c * y_part;
+		const bool is_there = outer < p.outer;
+
+		ret.from[c] = is_there ? outer * x_rows * p.width + rest + x_more : -1;
+		ret.to[c] = is_there ? outer * y_rows * p.width + rest + y_more : -1;
+	}
+	return ret;
+}
+
+/* Elements that are not there count as 0; another one is read in their place, because a condition
+ * would make each read wait for the one before it. */
+template <typename X>
+__device__ __forceinline__ void fetch_pairs(const struct cuda_transform_step &p,
+	const struct pairing &at, const struct step_lanes &lanes, int j0, float (&a)[STEP][LANES],
+	float (&b)[STEP][LANES])
+{
+#pragma unroll
+	for (int i = 0; i < STEP; i++) {
+		const int j = j0 + i;
+		const bool first = has_first(at, j), other = has_other(at, j);
+		const int64_t to_first = first ? j * at.step : 0,
+			      to_other = other ? at.other + j * at.other_step : 0;
+
+#pragma unroll
+		for (int c = 0; c < LANES; c++) {
+			const bool is_there = lanes.from[c] >= 0;
+			const X *x = as<const X>(p.x) + (is_there ? lanes.from[c] : 0);
+			const float one = (float)x[to_first], two = (float)x[to_other];
+
+			a[i][c] = is_there && first ? one : 0;
+			b[i][c] = is_there && other ? two : 0;
+		}
+	}
+}
+
+/* Pairs j0 to j0 + count - 1 of the table, R cosines and R sines from row0 on of each. */
+template <int R>
+__device__ __forceinline__ void stage_table(const struct cuda_transform_step &p, int pairs,
+	int rows, int j0, int count, int row0, float *to)
+{
+	const int stride = (rows + CUDA_STEP_ROWS - 1) / CUDA_STEP_ROWS * CUDA_STEP_ROWS;
+
+	for (int i = threadIdx.y * WARP + threadIdx.x; i < count * (2 * R / 4);
+		i += WARP * blockDim.y) {
+		const int j = i / (2 * R / 4), part = i / (R / 4) % 2, r = i % (R / 4) * 4;
+		const bool is_there = j0 + j < pairs && row0 + r < stride;
 
 		reinterpret_cast<float4 *>(to)[i] =
 			is_there ? *reinterpret_cast<const float4 *>(
-					   p.m + (k0 + k) * stride + row0 + r)
+					   p.m + (int64_t)((j0 + j) * 2 + part) * stride + row0 + r)
 				 : make_float4(0, 0, 0, 0);
 	}
 }
 
-template <int R, int C>
-__device__ __forceinline__ void fixed_add(
-	const float *m, int64_t left, const float (&x)[STEP][C], float (&sum)[R][C])
+/* m: R cosines and R sines of each pair. */
+template <int R>
+__device__ __forceinline__ void add_pairs(const float *m, bool folds, const float (&a)[STEP][LANES],
+	const float (&b)[STEP][LANES], float (&cosines)[R][LANES], float (&sines)[R][LANES])
 {
 #pragma unroll
-	for (int k = 0; k < STEP; k++) {
-		float row[R];
+	for (int i = 0; i < STEP; i++) {
+		float even[LANES], odd[LANES];
 
-		if (k >= left)
-			break;
-
-		load(m + k * R, row);
 #pragma unroll
-		for (int r = 0; r < R; r++)
-#pragma unroll
-			for (int c = 0; c < C; c++)
-				sum[r][c] += row[r] * x[k][c];
-	}
-}
-
-template <int R, int C>
-__device__ __forceinline__ void fixed_flush(float (&all)[R][C], float (&sum)[R][C])
-{
-#pragma unroll
-	for (int r = 0; r < R; r++)
-#pragma unroll
-		for (int c = 0; c < C; c++) {
-			all[r][c] += sum[r][c];
-			sum[r][c] = 0;
+		for (int c = 0; c < LANES; c++) {
+			even[c] = folds ? a[i][c] + b[i][c] : a[i][c];
+			odd[c] = folds ? a[i][c] - b[i][c] : b[i][c];
 		}
+#pragma unroll
+		for (int r0 = 0; r0 < R; r0 += 4) {
+			float cosine[4], sine[4];
+
+			load(m + 2 * i * R + r0, cosine);
+			load(m + (2 * i + 1) * R + r0, sine);
+#pragma unroll
+			for (int r = 0; r < 4; r++)
+#pragma unroll
+				for (int c = 0; c < LANES; c++) {
+					cosines[r0 + r][c] += cosine[r] * even[c];
+					sines[r0 + r][c] += sine[r] * odd[c];
+				}
+		}
+	}
 }
 
 /* Adds the sums of warps that share columns, in pairs; the first warp has the result. */
-template <int R, int C>
-__device__ __forceinline__ void fixed_join(float *share, int split, int splits, float (&sum)[R][C])
+template <int R>
+__device__ __forceinline__ void join_splits(
+	float *share, int split, int splits, float (&cosines)[R][LANES], float (&sines)[R][LANES])
 {
+	constexpr int all = 2 * R * LANES;
 	const int group = threadIdx.y / splits;
 
 	for (int half = splits / 2; half; half /= 2) {
-		float *mine = share + (group * (splits / 2) + split % half) * R * C * WARP;
+		float *mine =
+			share + (group * (splits / 2) + split % half) * all * WARP + threadIdx.x;
 
 		__syncthreads();
+		if (split >= half && split < 2 * half)
 #pragma unroll
-		for (int i = 0; i < R * C; i++)
-			if (split >= half && split < 2 * half)
-				mine[i * WARP + threadIdx.x] = sum[i / C][i % C];
+			for (int i = 0; i < R * LANES; i++) {
+				mine[2 * i * WARP] = cosines[i / LANES][i % LANES];
+				mine[(2 * i + 1) * WARP] = sines[i / LANES][i % LANES];
+			}
 		__syncthreads();
+		if (split < half)
 #pragma unroll
-		for (int i = 0; i < R * C; i++)
-			if (split < half)
-				sum[i / C][i % C] += mine[i * WARP + threadIdx.x];
+			for (int i = 0; i < R * LANES; i++) {
+				cosines[i / LANES][i % LANES] += mine[2 * i * WARP];
+				sines[i / LANES][i % LANES] += mine[(2 * i + 1) * WARP];
+			}
 	}
 }
 
-/* What is to be added to is read before anything is written, so that no read waits for a write. */
-template <int R, int C, typename Y>
-__device__ __forceinline__ void fixed_store(const struct cuda_fixed_product &p,
-	const struct fixed_columns<C> &columns, int64_t row0, float (&sum)[R][C])
+/* Makes of both sums the element of y and its other one. */
+template <int R>
+__device__ __forceinline__ void combine(
+	const struct cuda_transform_step &p, float (&cosines)[R][LANES], float (&sines)[R][LANES])
 {
-	Y *y = as<Y>(p.y) + row0 * p.width;
+	if (p.is_real && !p.back)
+		return;
+#pragma unroll
+	for (int r = 0; r < R; r++) {
+		const float re = cosines[r][0], im = cosines[r][1];
+		const float first = p.is_real ? sines[r][0] : sines[r][1],
+			    second = p.is_real ? sines[r][1] : -sines[r][0];
 
-	if (p.accumulate)
-#pragma unroll
-		for (int i = 0; i < R * C; i++)
-			if (columns.to[i % C] >= 0 && row0 + i / C < p.rows)
-				sum[i / C][i % C] += (float)y[columns.to[i % C] + i / C * p.width];
-#pragma unroll
-	for (int i = 0; i < R * C; i++)
-		if (columns.to[i % C] >= 0 && row0 + i / C < p.rows)
-			y[columns.to[i % C] + i / C * p.width] = (Y)sum[i / C][i % C];
+		cosines[r][0] = re + first;
+		cosines[r][1] = im + second;
+		sines[r][0] = re - first;
+		sines[r][1] = im - second;
+	}
 }
 
-/* LONG: a warp has more than RUN rows of x. */
-template <int R, int C, bool LONG, typename X, typename Y>
-__global__ void __launch_bounds__(WARP *TEAM) fixed_kernel(struct cuda_fixed_product p, int splits)
+/* What is to be added to is read before anything is written, so that no read waits for a write,
+ * and without a condition (fetch_pairs). */
+template <int R, typename Y>
+__device__ __forceinline__ void store_pairs(const struct cuda_transform_step &p,
+	const struct pairing &at, const struct step_lanes &lanes, int row0,
+	float (&first)[R][LANES], float (&other)[R][LANES])
+{
+	if (p.accumulate)
+#pragma unroll
+		for (int r = 0; r < R; r++) {
+			const int j = row0 + r;
+			const int64_t to_first = has_first(at, j) ? j * at.step : 0,
+				      to_other =
+					      has_other(at, j) ? at.other + j * at.other_step : 0;
+
+#pragma unroll
+			for (int c = 0; c < LANES; c++) {
+				const Y *y = as<const Y>(p.y) + max(lanes.to[c], (int64_t)0);
+
+				first[r][c] += (float)y[to_first];
+				other[r][c] += (float)y[to_other];
+			}
+		}
+#pragma unroll
+	for (int r = 0; r < R; r++) {
+		const int j = row0 + r;
+
+#pragma unroll
+		for (int c = 0; c < LANES; c++) {
+			Y *y = as<Y>(p.y) + lanes.to[c];
+
+			if (lanes.to[c] >= 0 && has_first(at, j))
+				y[j * at.step] = (Y)first[r][c];
+			if (lanes.to[c] >= 0 && has_other(at, j))
+				y[at.other + j * at.other_step] = (Y)other[r][c];
+		}
+	}
+}
+
+template <int R, typename X, typename Y>
+__global__ void __launch_bounds__(WARP *TEAM)
+	step_kernel(struct cuda_transform_step p, struct step_shape s)
 {
 	extern __shared__ float4 memory[];
 	float *share = reinterpret_cast<float *>(memory);
-	const int split = threadIdx.y % splits, groups = blockDim.y / splits;
-	const int64_t row0 = (int64_t)blockIdx.y * R,
-		      first = ((int64_t)blockIdx.x * groups + threadIdx.y / splits) * WARP * C;
-	const struct fixed_columns<C> columns(p, first + threadIdx.x);
-	float sum[R][C] = {}, all[R][C] = {}, next[STEP][C];
+	const int split = threadIdx.y % s.splits, groups = blockDim.y / s.splits,
+		  most = STEPS * STEP * s.splits, row0 = blockIdx.y * R;
+	const int64_t point_rows = p.points * (p.is_real ? 1 : 2),
+		      other_rows = p.modes * (p.is_real ? 2 : 4),
+		      group = (int64_t)blockIdx.x * groups + threadIdx.y / s.splits;
+	const struct step_lanes lanes =
+		lanes_of(p, group * WARP * (p.is_real ? LANES : 1) + threadIdx.x,
+			p.back ? other_rows : point_rows, p.back ? point_rows : other_rows);
+	const bool folds = !(p.is_real && p.back);
+	float cosines[R][LANES] = {}, sines[R][LANES] = {}, a[STEP][LANES], b[STEP][LANES];
 
-	fixed_fetch<C, X>(p, columns, split * STEP, next);
-	for (int64_t k0 = 0; k0 < p.n; k0 += STEPS * splits * STEP) {
-		const int64_t left = p.n - k0;
-		const int count = left < STEPS * splits * STEP ? (int)left : STEPS * splits * STEP;
+	fetch_pairs<X>(p, s.x, lanes, split * STEP, a, b);
+	for (int j0 = 0; j0 < s.x.count; j0 += most) {
+		const int count = min(s.x.count - j0, most), even = STEP * s.splits;
 
 		__syncthreads();
-		fixed_stage<R>(p, k0, (count + STEP * splits - 1) / (STEP * splits) * STEP * splits,
-			row0, share);
+		stage_table<R>(
+			p, s.x.count, s.y.count, j0, (count + even - 1) / even * even, row0, share);
 		__syncthreads();
-		for (int k = split * STEP; k < count; k += splits * STEP) {
-			float x[STEP][C];
+		for (int j = split * STEP; j < count; j += even) {
+			float a_now[STEP][LANES], b_now[STEP][LANES];
 
 #pragma unroll
-			for (int i = 0; i < STEP * C; i++)
-				x[i / C][i % C] = next[i / C][i % C];
-			fixed_fetch<C, X>(p, columns, k0 + k + splits * STEP, next);
-			fixed_add<R, C>(share + k * R, left - k, x, sum);
+			for (int i = 0; i < STEP * LANES; i++) {
+				a_now[i / LANES][i % LANES] = a[i / LANES][i % LANES];
+				b_now[i / LANES][i % LANES] = b[i / LANES][i % LANES];
+			}
+			fetch_pairs<X>(p, s.x, lanes, j0 + j + even, a, b);
+			add_pairs<R>(share + j * 2 * R, folds, a_now, b_now, cosines, sines);
 		}
-		if (LONG && (k0 / (STEPS * splits * STEP) + 1) * STEPS * STEP % RUN == 0)
-			fixed_flush(all, sum);
 	}
-	if (LONG)
-		fixed_flush(sum, all);
-	fixed_join(share, split, splits, sum);
-	if (split == 0)
-		fixed_store<R, C, Y>(p, columns, row0, sum);
+	join_splits<R>(share, split, s.splits, cosines, sines);
+	if (split)
+		return;
+	combine<R>(p, cosines, sines);
+	store_pairs<R, Y>(p, s.y, lanes, row0, cosines, sines);
 }
 
-struct fixed_shape {
-	int rows, columns, warps, splits;
-};
-
-template <int R, int C>
-static void fixed_start(
-	const struct cuda_fixed_product *p, const struct fixed_shape &s, cudaStream_t stream)
+/* Points n and points - n. */
+static struct pairing points_of(const struct cuda_transform_step *p)
 {
-	const int groups = s.warps / s.splits;
-	const dim3 blocks(
-		blocks_for(p->outer * p->width, groups * WARP * C), blocks_for(p->rows, R)),
-		threads(WARP, (unsigned)s.warps);
-	const int stage = STEPS * STEP * s.splits * R, join = s.warps / 2 * R * C * WARP,
-		  floats = s.splits > 1 && join > stage ? join : stage;
+	const int64_t step = p->width * (p->is_real ? 1 : 2);
+	const int count = cuda_step_points(p);
+
+	return (struct pairing){.step = step,
+		.other = p->points * step,
+		.other_step = -step,
+		.count = count,
+		.end = count,
+		.begin = 1,
+		.lone = (int)p->points};
+}
+
+/* Frequencies f and -f, or of a real axis both parts of one. */
+static struct pairing frequencies_of(const struct cuda_transform_step *p)
+{
+	const int count = cuda_step_frequencies(p);
+
+	if (p->is_real)
+		return (struct pairing){.step = p->width,
+			.other = p->modes * p->width,
+			.other_step = p->width,
+			.count = count,
+			.end = count,
+			.begin = 0,
+			.lone = -1};
+	return (struct pairing){.step = p->width,
+		.other = 2 * p->modes * p->width,
+		.other_step = -p->width,
+		.count = count,
+		.end = (int)p->modes,
+		.begin = 1,
+		.lone = -1};
+}
+
+template <int R>
+static void step_start(const struct cuda_transform_step *p, const struct step_shape &s,
+	int64_t columns, cudaStream_t stream)
+{
+	const int warps = s.splits > 4 ? s.splits : 4, groups = warps / s.splits;
+	const dim3 blocks(blocks_for(columns, groups * WARP), blocks_for(s.y.count, R)),
+		threads(WARP, (unsigned)warps);
+	const int stage = STEPS * STEP * s.splits * 2 * R,
+		  join = s.splits > 1 ? warps / 2 * 2 * R * LANES * WARP : 0,
+		  floats = join > stage ? join : stage;
 
 	with_types(p->x, p->y, [&](auto x, auto y) {
-		using X = decltype(x);
-		using Y = decltype(y);
-
-		if (p->n > RUN * s.splits)
-			fixed_kernel<R, C, true, X, Y>
-				<<<blocks, threads, floats * sizeof(float), stream>>>(*p, s.splits);
-		else
-			fixed_kernel<R, C, false, X, Y>
-				<<<blocks, threads, floats * sizeof(float), stream>>>(*p, s.splits);
+		step_kernel<R, decltype(x), decltype(y)>
+			<<<blocks, threads, floats * sizeof(float), stream>>>(*p, s);
 	});
 }
 
-template <int C>
-static void fixed_rows(
-	const struct cuda_fixed_product *p, const struct fixed_shape &s, cudaStream_t stream)
+void cuda_transform_step(const struct cuda_transform_step *p, int processors, cudaStream_t stream)
 {
-	switch (s.rows) {
-	case 8:
-		return fixed_start<8, C>(p, s, stream);
-	case 12:
-		return fixed_start<12, C>(p, s, stream);
-	default:
-		return fixed_start<16, C>(p, s, stream);
-	}
-}
-
-void cuda_fixed_product(const struct cuda_fixed_product *p, int processors, cudaStream_t stream)
-{
-	const int64_t warps = (p->outer * p->width + WARP - 1) / WARP;
-	struct fixed_shape s = {.rows = p->rows <= 8	? 8
-					: p->rows <= 24 ? 12
-							: 16,
-		.columns = 2,
-		.warps = 4,
+	const struct pairing points = points_of(p), frequencies = frequencies_of(p);
+	struct step_shape s = {.x = p->back ? frequencies : points,
+		.y = p->back ? points : frequencies,
 		.splits = 1};
-	const int64_t all = warps / s.columns * ((p->rows + s.rows - 1) / s.rows);
+	const int64_t all = p->outer * p->width, columns = p->is_real ? (all + 1) / LANES : all;
+	const int rows = s.y.count <= 8 ? 8 : s.y.count <= 12 || s.y.count > 16 ? 12 : 16;
+	const int64_t warps = (columns + WARP - 1) / WARP * ((s.y.count + rows - 1) / rows);
 
-	while (s.splits < TEAM && s.splits * 2 * STEP <= p->n && all * s.splits < 8 * processors)
+	while (s.splits < TEAM && s.splits * 2 * STEP <= s.x.count &&
+		warps * s.splits < 8 * processors)
 		s.splits *= 2;
-	s.warps = s.splits > 4 ? s.splits : 4;
-	fixed_rows<2>(p, s, stream);
+	if (rows == 8)
+		step_start<8>(p, s, columns, stream);
+	else if (rows == 12)
+		step_start<12>(p, s, columns, stream);
+	else
+		step_start<16>(p, s, columns, stream);
 }
 
 /* ---- complex products of each frequency ------------------------------------------------------ */
@@ -252,20 +365,32 @@ struct complex_tile {
 	float re[SIDE][SIDE + 1], im[SIDE][SIDE + 1];
 };
 
-/* Elements [row0..,column0..] of a matrix with these rows and columns; 0 beyond it. */
+/* Elements [row0..,column0..] of a matrix, as many as it has there; the others are not written. */
 template <typename T>
 __device__ __forceinline__ void complex_load(const struct cuda_complex &c, int64_t row0,
 	int64_t rows, int64_t column0, int64_t columns, struct complex_tile &ret)
 {
-	const T *data = as<const T>(c.data) + (int64_t)blockIdx.x * c.each;
+	const bool by_row = c.column == 1; /* adjacent threads read adjacent columns, else rows */
+	const int n_rows = (int)min(rows - row0, (int64_t)SIDE),
+		  n_columns = (int)min(columns - column0, (int64_t)SIDE);
+	const int lines = by_row ? n_rows : n_columns, width = by_row ? n_columns : n_rows;
+	const int64_t step = by_row ? c.row : c.column;
+	const T *from = as<const T>(c.data) + (int64_t)blockIdx.x * c.each + row0 * c.row +
+			column0 * c.column + threadIdx.x + threadIdx.y * step;
 
-	for (int i = threadIdx.y; i < SIDE; i += LINES) {
-		const int r = c.column == 1 ? i : threadIdx.x, k = c.column == 1 ? threadIdx.x : i;
-		const int64_t at = (row0 + r) * c.row + (column0 + k) * c.column;
-		const bool is_there = row0 + r < rows && column0 + k < columns;
-		const float im = is_there ? (float)data[at + c.imaginary] : 0;
+	if ((int)threadIdx.x >= width)
+		return;
+#pragma unroll
+	for (int n = 0; n < SIDE / LINES; n++) {
+		const int i = threadIdx.y + LINES * n, r = by_row ? i : threadIdx.x,
+			  k = by_row ? threadIdx.x : i;
 
-		ret.re[r][k] = is_there ? (float)data[at] : 0;
+		if (i >= lines)
+			break;
+		const float re = (float)from[n * LINES * step],
+			    im = (float)from[n * LINES * step + c.imaginary];
+
+		ret.re[r][k] = re;
 		ret.im[r][k] = c.conjugate ? -im : im;
 	}
 }
@@ -371,24 +496,34 @@ __global__ void __launch_bounds__(SUMMERS) relative_kernel(struct cuda_relative 
 	to[1] = b;
 }
 
-/* The loss, and the factor of each norm's gradient. */
-__global__ void __launch_bounds__(ENDERS) relative_end_kernel(struct cuda_relative p, int parts)
+/* The loss, and the factor of each norm's gradient. `team` threads of a warp share a norm. */
+__global__ void __launch_bounds__(ENDERS)
+	relative_end_kernel(struct cuda_relative p, int parts, int team)
 {
 	__shared__ double share[WARP];
 	const double norms = (double)(p.outer * p.channels),
 		     scale = p.scale / norms * (p.loss_scale ? (double)p.loss_scale[0] : 1);
+	const int mine = threadIdx.x % team;
 	double sum = 0;
 
-	for (int64_t m = threadIdx.x; m < p.outer * p.channels; m += ENDERS) {
+	for (int64_t m0 = 0; m0 < p.outer * p.channels; m0 += ENDERS / team) {
+		const int64_t m = m0 + threadIdx.x / team;
+		const bool is_there = m < p.outer * p.channels;
 		const double *from =
 			p.partial + 2 * (m / p.channels * parts * p.channels + m % p.channels);
 		double off = 0, size = 0;
 
 #pragma unroll 8
-		for (int i = 0; i < parts; i++, from += 2 * p.channels) {
-			off += from[0];
-			size += from[1];
+		for (int i = mine; is_there && i < parts; i += team) {
+			off += from[2 * p.channels * i];
+			size += from[2 * p.channels * i + 1];
 		}
+		for (int other = team / 2; other; other /= 2) {
+			off += __shfl_xor_sync(~0u, off, other);
+			size += __shfl_xor_sync(~0u, size, other);
+		}
+		if (!is_there || mine)
+			continue;
 		p.factor[m] = off > 0 ? scale / (sqrt(off) * sqrt(size)) : 0;
 		sum += sqrt(off) / sqrt(size);
 	}
@@ -420,7 +555,7 @@ void cuda_relative(const struct cuda_relative *p, cudaStream_t stream)
 		relative_kernel<decltype(y), decltype(target)>
 			<<<blocks, SUMMERS, 0, stream>>>(*p, parts);
 	});
-	relative_end_kernel<<<1, ENDERS, 0, stream>>>(*p, parts);
+	relative_end_kernel<<<1, ENDERS, 0, stream>>>(*p, parts, parts >= PARTS ? 8 : 1);
 	if (!p->dy.data)
 		return;
 	with_types(p->y, p->target, [&](auto y, auto target) {
