@@ -366,6 +366,8 @@ static int fill_in(struct jm_training *t, struct jm_graph *g, struct jm_err *err
 	if (!code)
 		code = jm_graph_gradients(g, loss, err);
 	jm_graph_add_biases_once(g);
+	if (!code && t->own_memory)
+		jm_graph_join_pooled(g);
 	if (!code && t->fp8)
 		code = jm_graph_fp8(g, err);
 	if (!code && t->recompute)

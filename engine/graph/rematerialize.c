@@ -233,22 +233,6 @@ static bool feeds_hidden(const struct remake *l, const struct jm_node *n)
 	       hidden_first(l, l->g->node[f + 1]) == l->g->node[f];
 }
 
-/* Norms that a max pooling of 3 x 3 with stride 2 alone reads: one kernel may norm the maxima. */
-static void mark_pooled(const struct remake *l)
-{
-	for (int f = 0; l->beside && l->positions && f + 1 < l->g->n_forward; f++) {
-		struct jm_node *n = l->g->node[f];
-		const struct jm_node *pool = l->g->node[f + 1];
-		int y = n->op == JM_OP_BN_APPLY ? n->out[0]->id : -1;
-
-		if (y >= 0 && !n->in[5] && jm_dtype_bytes(n->out[0]->type) == 2 &&
-			pool->op == JM_OP_MAXPOOL && pool->in[0] == n->out[0] &&
-			pool->attr.pool.kernel[0] == 3 && pool->attr.pool.stride[0] == 2 &&
-			l->forward[y] == f + 1 && l->first[y] < 0)
-			n->beside = true;
-	}
-}
-
 /* True for what is chosen whatever the budget. */
 static bool is_free(const struct remake *l, const struct jm_node *n)
 {
@@ -440,7 +424,6 @@ int jm_graph_rematerialize(struct jm_graph *g, const struct jm_remake *how, stru
 		usual.share = jm_remake_usual(g);
 	if (found && l.forward && l.first && l.last) {
 		find_readers(&l);
-		mark_pooled(&l);
 		make_duplicates(&l, found, &usual);
 	} else {
 		jm_err_set(&g->err, JM_ENOMEM, "Out of memory for a graph that recomputes values.");
@@ -450,4 +433,32 @@ int jm_graph_rematerialize(struct jm_graph *g, const struct jm_remake *how, stru
 	free(l.first);
 	free(l.last);
 	return g->err.code ? jm_err_set(err, g->err.code, "%s", g->err.text) : 0;
+}
+
+/* The gradient of the pooling names y, but reads the positions of the maxima. */
+static bool is_only_pooled(const struct jm_graph *g, const struct jm_tensor *y)
+{
+	int readers = 0;
+
+	for (int k = 0; k < g->n_nodes; k++) {
+		const struct jm_node *n = g->node[k];
+
+		for (int i = 0; i < n->n_in; i++)
+			readers += n->in[i] == y && (n->op != JM_OP_MAXPOOL_GRAD || !i);
+	}
+	return readers == 1;
+}
+
+void jm_graph_join_pooled(struct jm_graph *g)
+{
+	for (int f = 0; f + 1 < g->n_forward; f++) {
+		struct jm_node *n = g->node[f];
+		const struct jm_node *pool = g->node[f + 1];
+
+		if (n->op == JM_OP_BN_APPLY && !n->in[5] && jm_dtype_bytes(n->out[0]->type) == 2 &&
+			pool->op == JM_OP_MAXPOOL && pool->in[0] == n->out[0] &&
+			pool->attr.pool.kernel[0] == 3 && pool->attr.pool.stride[0] == 2 &&
+			is_only_pooled(g, n->out[0]))
+			n->beside = true;
+	}
 }

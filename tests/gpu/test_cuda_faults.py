@@ -229,12 +229,15 @@ def test_a_unet_makes_no_image_that_grows(env, tmp_path):
 
 
 def test_norms_that_filters_of_each_channel_apply(env, tmp_path):
-    """xception in bf16: neither the result of such a norm nor its gradient is written by a pass of its own."""
+    """xception in bf16: neither the result of such a norm or ReLU nor its gradient is written by a pass of its own, nor is that of
+    a norm which is pooled."""
     words = "xception --image 48 --batch 1 --steps 2 --warmup 0 --source null --selftest 0 --device cuda:0 --precision bf16 --profile"
     _, (r,) = on_all_ops({**env, **ALGORITHMS}, tmp_path, "graphs=1", *words.split())
     assert r["steps"] == 2 and r["throughput"] > 0
     calls = {kind["name"]: kind["calls"] for kind in r["profile"]["kinds"]}
-    pairs = {"bn-apply + conv": 21, "bn-apply (again) + conv-wgrad": 21, "conv-dgrad + bn-grad": 22, "conv-dgrad + relu-grad": 11}
+    pairs = {"bn-apply + conv": 21, "bn-apply (again) + conv-wgrad": 21, "conv-dgrad + bn-grad": 23,
+             "relu + conv": 11, "relu (again) + conv-wgrad": 11, "conv-dgrad + relu-grad + bn-grad": 11,
+             "bn-apply + maxpool": 4, "maxpool-grad + bn-grad": 4}
     assert {name: calls.get(name) for name in pairs} == pairs, calls
 
 

@@ -260,13 +260,8 @@ static void norms_that_are_pooled_are_not_stored(void **unused)
 	static const char *const resnet[] = {"resnet50", "image=32", "classes=10", NULL},
 				 *const xception[] = {
 					 "xception", "hidden=4", "image=32", "classes=10", NULL};
-	const struct jm_training t = {.batch = 2,
-		.precision = JM_F16,
-		.remake = {.flops = 1e9,
-			.bytes = 1e9,
-			.share = 1e-12,
-			.positions = true,
-			.beside = true}};
+	const struct jm_training t = {
+		.batch = 2, .precision = JM_F16, .own_memory = true, .keep_all = true};
 	const struct cover forward = {2, {JM_OP_BN_APPLY, JM_OP_MAXPOOL}, 0},
 			   backward = {2, {JM_OP_MAXPOOL_GRAD, JM_OP_BN_GRAD}, 0};
 	int inside;
