@@ -4,7 +4,8 @@
  * channels last. The time is that of reading and writing the images. A block has CHUNK channels of
  * some columns and walks down rows, which are copied to a ring in shared memory depth_of - 1 rows
  * ahead. A thread has CHANNELS channels of COLUMNS columns; it reads each row once and adds it to
- * all rows that it takes part in.
+ * all rows that it takes part in. Each file that includes this one defines COLUMNS: with more, a
+ * thread reads fewer columns of its neighbours; with fewer, it has registers for other operands.
  */
 #ifndef JM_CUDA_DEPTHWISE_CUH
 #define JM_CUDA_DEPTHWISE_CUH
@@ -16,13 +17,12 @@
 #define SIDE	    3 /* of a filter */
 #define TAPS	    9
 #define CHANNELS    4
-#define COLUMNS	    4
 #define LANES	    16 /* threads side by side */
 #define CHUNK	    (LANES * CHANNELS)
 #define STRIPS_MOST 8 /* of COLUMNS columns, of a block */
 #define THREADS	    (LANES * STRIPS_MOST)
-#define WIDTH	    (STRIPS_MOST * COLUMNS + 2) /* of a row of the ring, with its neighbours */
-#define RESIDENT    4				/* blocks on a multiprocessor */
+#define RESIDENT    4  /* blocks on a multiprocessor */
+#define RUNS_MOST   16 /* parts that the rows of an image are cut into */
 
 /* Rows of a ring, as far as there is memory for two. */
 template <typename T> __host__ __device__ constexpr int depth_of()
@@ -30,9 +30,9 @@ template <typename T> __host__ __device__ constexpr int depth_of()
 	return sizeof(T) == 2 ? 5 : 2;
 }
 
-/* A row of a ring. */
-template <typename T> struct alignas(16) line {
-	T v[WIDTH][CHUNK];
+/* A row of a ring, with the neighbours of its columns. */
+template <typename T, int STRIPS = STRIPS_MOST> struct alignas(16) line {
+	T v[STRIPS * COLUMNS + 2][CHUNK];
 };
 
 /* Which part of the images a block has. Counts are those of the threads, not of what is inside. */
@@ -87,9 +87,9 @@ __device__ __forceinline__ struct copies<T> copies_of(
 }
 
 /* Starts to copy a row. */
-template <typename T>
-__device__ __forceinline__ void copy_row(
-	const struct cuda_depthwise &p, const struct copies<T> &c, int row, struct line<T> &to)
+template <typename T, int STRIPS>
+__device__ __forceinline__ void copy_row(const struct cuda_depthwise &p, const struct copies<T> &c,
+	int row, struct line<T, STRIPS> &to)
 {
 	using C = struct copies<T>;
 	const bool is = row >= 0 && row < p.in[0];
@@ -216,9 +216,9 @@ __device__ __forceinline__ unsigned two_open(const half *, float low, float high
 }
 
 /* Norms what this thread has copied of a row, when it has arrived. */
-template <typename T>
+template <typename T, int STRIPS>
 __device__ __forceinline__ void norm_row(const struct cuda_depthwise &p, const struct copies<T> &c,
-	int row, struct line<T> &x, const struct normers &of)
+	int row, struct line<T, STRIPS> &x, const struct normers &of)
 {
 	using C = struct copies<T>;
 	const int pack = (int)(threadIdx.x % C::packs) * C::pack;
@@ -297,6 +297,84 @@ __device__ __forceinline__ void move_up(struct three &rows)
 		}
 }
 
+/* Adds a row of x to the rows of y before it, of the same place and behind it. x: the thread's
+ * column before its own. */
+template <enum before B, typename T>
+__device__ __forceinline__ void add_row(
+	const T (*x)[CHUNK], int lane, const float (&filter)[CHANNELS * TAPS], struct three &y)
+{
+#pragma unroll
+	for (int i = 0; i < COLUMNS + 2; i++) {
+		float value[CHANNELS];
+
+		take_x<B>(x[i] + lane * CHANNELS, value);
+#pragma unroll
+		for (int t = 0; t < TAPS; t++) {
+			const int to = i - t % SIDE;
+
+			if (to < 0 || to >= COLUMNS)
+				continue;
+#pragma unroll
+			for (int k = 0; k < CHANNELS; k++)
+				y.v[SIDE - 1 - t / SIDE][to][k] += value[k] * filter[k * TAPS + t];
+		}
+	}
+}
+
+/* Walks down the rows of a tile. */
+template <typename T, enum before B, class END>
+__device__ __forceinline__ void walk(const struct cuda_depthwise &p, const struct tile &t,
+	struct line<T> *ring, const struct normers &of, END &end)
+{
+	constexpr int depth = depth_of<T>();
+	const int lane = threadIdx.x % LANES, left = threadIdx.x / LANES * COLUMNS,
+		  channel = t.channel + lane * CHANNELS, columns = p.in[1] - t.column - left;
+	const int below = p.in[1] * p.channels;
+	const struct copies<T> c = copies_of(p, as<const T>(p.x), t);
+	int64_t at = ((int64_t)t.image * p.in[0] + t.first) * below +
+		     (t.column + left) * p.channels + channel;
+	const bool writes = channel < p.channels;
+	float filter[CHANNELS * TAPS] = {};
+	struct three sum = {};
+	int slot = 0, ahead = depth - 1;
+
+	for (int i = 0; i < depth - 1; i++) {
+		if (t.first - 1 + i <= t.end)
+			copy_row(p, c, t.first - 1 + i, ring[i]);
+		copies_commit();
+	}
+	if (writes)
+		load_filter<T>(p, channel, filter);
+#pragma unroll 3
+	for (int row = t.first - 1; row <= t.end; row++) {
+		const bool ends = row > t.first && writes;
+
+		if (ends)
+			end.ahead(p, at, columns);
+		copies_wait<depth - 2>();
+		if constexpr (B == NORMED)
+			norm_row(p, c, row, ring[slot], of);
+		__syncthreads(); /* the row is here, and all threads have read the one before it */
+		if (row + depth - 1 <= t.end)
+			copy_row(p, c, row + depth - 1, ring[ahead]);
+		copies_commit();
+		add_row<B>(&ring[slot].v[left], lane, filter, sum);
+		if (ends) {
+			end.row(p, at, columns, sum);
+			at += below;
+		}
+		move_up(sum);
+		slot = slot == depth - 1 ? 0 : slot + 1;
+		ahead = ahead == depth - 1 ? 0 : ahead + 1;
+	}
+}
+
+__device__ __forceinline__ struct tile tile_of_block(
+	const struct cuda_depthwise &p, const struct cuts &cut)
+{
+	return tile_of(p, cut, (int)(blockIdx.x % cut.chunks), (int)(blockIdx.x / cut.chunks));
+}
+
 /* ---- how images are cut ---------------------------------------------------------------------- */
 
 static inline struct cuts cut_columns(const struct cuda_depthwise *p)
@@ -315,6 +393,26 @@ static inline void cut_rows(const struct cuda_depthwise *p, int runs, struct cut
 {
 	c->rows = (p->in[0] + runs - 1) / runs;
 	c->runs = (p->in[0] + c->rows - 1) / c->rows;
+}
+
+/* Runs with which the fewest rows follow each other on a multiprocessor. */
+static inline struct cuts cuts_of(const struct cuda_depthwise *p)
+{
+	struct cuts c = cut_columns(p), best = c;
+	int64_t least = INT64_MAX;
+
+	for (int runs = 1; runs <= RUNS_MOST && runs <= p->in[0]; runs++) {
+		int64_t blocks, rows;
+
+		cut_rows(p, runs, &c);
+		blocks = (int64_t)p->batch * c.chunks * c.tiles * c.runs;
+		rows = blocks_for(blocks, RESIDENT * p->processors) * (int64_t)(c.rows + 2);
+		if (rows < least) {
+			least = rows;
+			best = c;
+		}
+	}
+	return best;
 }
 
 #endif

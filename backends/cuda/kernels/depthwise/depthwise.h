@@ -33,6 +33,8 @@ struct cuda_depthwise {
 };
 size_t cuda_depthwise_scratch(const struct cuda_depthwise *p);
 void cuda_depthwise(const struct cuda_depthwise *p, cudaStream_t stream);
+/* depthwise_image.cu: the same with `open` or accumulate. */
+void cuda_depthwise_more(const struct cuda_depthwise *p, cudaStream_t stream);
 void cuda_depthwise_grad(const struct cuda_depthwise *p, cudaStream_t stream);
 /* y, the gradient of a norm's result, and from it dx, dgamma and dbeta of the norm, in 16 bits.
  * bn->scratch: cuda_depthwise_norm_scratch bytes; bn has no y, and its dx may be y, which becomes

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The gradients of filters of 3 x 3, one for each channel. */
+#define COLUMNS 5
+
 #include "depthwise.cuh"
 
 #define GRAD_ROUNDS 4  /* runs that a block of the gradient should have, so that all have as many */
@@ -28,15 +30,17 @@ __device__ __forceinline__ void multiply_row(
 	}
 }
 
-template <typename T> struct rings {
-	struct line<T> x[depth_of<T>()], y[depth_of<T>()];
+/* Rings of blocks with at most that many strips; the larger ones have a row less. */
+template <typename T, int STRIPS> struct rings {
+	static constexpr int depth = depth_of<T>() - (sizeof(T) == 2 && STRIPS == STRIPS_MOST);
+	struct line<T, STRIPS> x[depth], y[depth];
 };
 
 /* A row of x, if the tile has it, and the row of dy behind it; rows of dy outside of the run belong
  * to another one. */
-template <typename T>
+template <typename T, int STRIPS>
 __device__ __forceinline__ void copy_rows(const struct cuda_depthwise &p, const struct tile &t,
-	const struct copies<T> &x, const T *y, int row, struct rings<T> &r, int slot)
+	const struct copies<T> &x, const T *y, int row, struct rings<T, STRIPS> &r, int slot)
 {
 	if (row <= t.end) {
 		struct copies<T> dy = x;
@@ -49,11 +53,11 @@ __device__ __forceinline__ void copy_rows(const struct cuda_depthwise &p, const 
 }
 
 /* Adds the products of a tile of dy and the windows around it. */
-template <typename T, enum before B>
+template <typename T, enum before B, int STRIPS>
 __device__ __forceinline__ void add_tile(const struct cuda_depthwise &p, const struct tile &t,
-	struct rings<T> &r, const struct normers &of, float (&sum)[CHANNELS * TAPS])
+	struct rings<T, STRIPS> &r, const struct normers &of, float (&sum)[CHANNELS * TAPS])
 {
-	constexpr int depth = depth_of<T>();
+	constexpr int depth = rings<T, STRIPS>::depth;
 	const int left = threadIdx.x / LANES * COLUMNS, lane = threadIdx.x % LANES;
 	const struct copies<T> x = copies_of(p, as<const T>(p.x), t);
 	const T *y = as<const T>(p.y) + (x.from - as<const T>(p.x));
@@ -80,14 +84,20 @@ __device__ __forceinline__ void add_tile(const struct cuda_depthwise &p, const s
 	}
 }
 
+/* Blocks on a multiprocessor: as many as its registers and its shared memory are enough for. */
+template <typename T> __host__ __device__ constexpr int resident_of(int strips)
+{
+	return sizeof(T) != 2 ? 2 : strips == STRIPS_MOST ? RESIDENT : RESIDENT * 7 / 4;
+}
+
 /* partial[blockIdx.y,channels,TAPS] of the tiles of a block. */
-template <typename T, enum before B>
-__global__ void __launch_bounds__(THREADS, sizeof(T) == 2 ? RESIDENT : 2)
+template <typename T, enum before B, int STRIPS>
+__global__ void __launch_bounds__(LANES *STRIPS, resident_of<T>(STRIPS))
 	depthwise_grad_kernel(struct cuda_depthwise p, struct cuts c)
 {
-	__shared__ struct rings<T> rings;
+	__shared__ struct rings<T, STRIPS> rings;
 	__shared__ struct normers of;
-	__shared__ float share[THREADS][CHANNELS];
+	__shared__ float share[LANES * STRIPS][CHANNELS];
 	const int start = (int)blockIdx.x * CHUNK;
 	float *partial = p.partial + (int64_t)blockIdx.y * p.channels * TAPS;
 	float sum[CHANNELS * TAPS] = {};
@@ -129,9 +139,13 @@ __global__ void depthwise_finish(struct cuda_depthwise p, int parts)
 }
 
 /* Blocks of the gradient: chunks of channels, and parts of the tiles. */
+#define STRIPS_FEW (STRIPS_MOST / 2)
+
 static dim3 grad_grid(const struct cuda_depthwise *p, const struct cuts *c)
 {
-	const int resident = p->x.type == CUDA_F32 ? 2 : RESIDENT,
+	const int strips = c->strips <= STRIPS_FEW ? STRIPS_FEW : STRIPS_MOST,
+		  resident = p->x.type == CUDA_F32 ? resident_of<float>(strips)
+						   : resident_of<bf16>(strips),
 		  parts = resident * p->processors / c->chunks;
 
 	return dim3((unsigned)c->chunks, (unsigned)(parts ? parts : 1));
@@ -155,20 +169,32 @@ size_t cuda_depthwise_scratch(const struct cuda_depthwise *p)
 	return grad_grid(p, &c).y * sizeof(float) * TAPS * (size_t)p->channels;
 }
 
+template <typename T, int STRIPS>
+static void start_grad(
+	const struct cuda_depthwise *p, const struct cuts *c, dim3 grid, cudaStream_t stream)
+{
+	auto kernel = depthwise_grad_kernel<T, AS_IS, STRIPS>;
+
+	if constexpr (sizeof(T) == 2)
+		kernel = p->norm.mean ? depthwise_grad_kernel<T, NORMED, STRIPS>
+			 : p->relu    ? depthwise_grad_kernel<T, OPENED, STRIPS>
+				      : kernel;
+	kernel<<<grid, (unsigned)(LANES * c->strips), 0, stream>>>(*p, *c);
+}
+
 void cuda_depthwise_grad(const struct cuda_depthwise *p, cudaStream_t stream)
 {
 	const struct cuts c = grad_cuts(p);
-	const dim3 grid = grad_grid(p, &c);
+	const int64_t tiles = (int64_t)p->batch * c.tiles * c.runs;
+	dim3 grid = grad_grid(p, &c);
 
+	/* as many tiles for each block */
+	grid.y = blocks_for(tiles, (int)blocks_for(tiles, (int)grid.y));
 	with_type(p->x, [&](auto t) {
 		using T = decltype(t);
-		auto kernel = depthwise_grad_kernel<T, AS_IS>;
 
-		if constexpr (sizeof(T) == 2)
-			kernel = p->norm.mean ? depthwise_grad_kernel<T, NORMED>
-				 : p->relu    ? depthwise_grad_kernel<T, OPENED>
-					      : kernel;
-		kernel<<<grid, (unsigned)(LANES * c.strips), 0, stream>>>(*p, c);
+		c.strips <= STRIPS_FEW ? start_grad<T, STRIPS_FEW>(p, &c, grid, stream)
+				       : start_grad<T, STRIPS_MOST>(p, &c, grid, stream);
 	});
 	start_overlapping(depthwise_finish, blocks_for(p->channels * TAPS, THREADS), THREADS, 0,
 		stream, *p, (int)grid.y);
