@@ -112,7 +112,8 @@ def test_cudnn_missing_or_too_old(env, library, says):
 GRADIENT = "attention/91900/8x2048/32:8x64/causal/grad/repeatable/ways"  # of LLAMA
 OWN = 2 * 4 * 8 * 32 * 2048  # bytes: lse and delta of the own kernels in f32
 WORKSPACE = 5 << 28
-SCRATCH = {"own": OWN, "cudnn": OWN // 2 + WORKSPACE}
+SUMS = 4 * 8 * 32 * (2048 * 64 + 2048 // 64) + 4  # gradients of queries in f32, a count for 64 of them, and a ticket
+SCRATCH = {"own": OWN, "cudnn": OWN // 2 + WORKSPACE, "once": OWN + SUMS}
 
 
 def plan_with_driver(env, tmp_path, *words, **more):
@@ -156,7 +157,7 @@ def test_the_largest_batch_is_found_with_few_timings(env, tmp_path):
 
 
 def test_the_own_gradient_of_attention_needs_no_cudnn(env, tmp_path):
-    assert scratch_of_gradient(env, tmp_path, JM_CUDNN_LIB="nothing.so") == OWN
+    assert scratch_of_gradient(env, tmp_path, JM_CUDNN_LIB="nothing.so") in (SCRATCH["own"], SCRATCH["once"])
 
 
 def kinds(p):

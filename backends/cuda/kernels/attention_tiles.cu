@@ -16,11 +16,12 @@
  * that p and ds stay in registers: a thread holds rows lane / 4 and lane / 4 + 8 of its warp's 16,
  * and of each 8 columns those at lane % 4 * 2 and the next. Where D = 256 the sums of keys and
  * values do not fit into one warp group: the first computes p and dv, and gives p to the second,
- * which computes ds and dk (pair_kernel).
+ * which computes ds and dk (pair_kernel). Where D = 64, one kernel may do the work of both
+ * (attention_once.cuh).
  */
 #include <string.h>
 
-#include "attention_keys.cuh"
+#include "attention_once.cuh"
 
 #define OWNERS 2 /* warp groups of a block that own queries or keys; another one copies */
 
@@ -208,6 +209,8 @@ struct rows_of {
 	const void *y, *dy;
 	const float *lse;
 	float *scaled, *delta;
+	int *counts; /* n_counts of them are set to 0 */
+	int64_t n_counts;
 };
 
 /* A thread handles 8 columns. After the end of a sequence lse is infinite, so that p is 0. */
@@ -219,6 +222,8 @@ template <typename T, int D> __global__ void rows_kernel(struct rows_of p)
 	const int at = (int)(pack % columns), h = at / (D / PACK);
 	float sum = 0;
 
+	if (pack < p.n_counts)
+		p.counts[pack] = 0;
 	if (b >= p.batch)
 		return;
 	if (s < p.seq) {
@@ -282,16 +287,34 @@ static void start_rows(
 {
 	const int64_t packs = (int64_t)t.batch * t.padded * t.heads * (D / PACK);
 	const struct rows_of rows = {t.batch, t.seq, t.heads, t.padded, p->y, p->dy, p->lse,
-		const_cast<float *>(t.lse), const_cast<float *>(t.delta)};
+		const_cast<float *>(t.lse), const_cast<float *>(t.delta), p->once.counts,
+		p->once.n_counts};
 
 	rows_kernel<T, D><<<blocks_for(packs, 256), 256, 0, stream>>>(rows);
+}
+
+template <typename T>
+static void start_once(
+	const struct cuda_attention_tiles *p, const struct tiles &t, cudaStream_t stream)
+{
+	const struct once once = {p->once.sums, p->once.counts + 1, p->once.counts, p->once.slots,
+		p->once.side, (int)blocks_for(t.keys, OWN) * t.groups * t.batch};
+	struct boxes map;
+
+	memcpy(&map, &p->boxes, sizeof map);
+	cudaFuncSetAttribute(once_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+		once_memory::bytes);
+	once_kernel<T><<<p->once.blocks, 4 * GROUP, once_memory::bytes, stream>>>(map, t, once);
 }
 
 template <typename T>
 static void start_all(
 	const struct cuda_attention_tiles *p, const struct tiles &t, cudaStream_t stream)
 {
-	if (p->depth == 64) {
+	if (p->once.sums) {
+		start_rows<T, DEPTH>(p, t, stream);
+		start_once<T>(p, t, stream);
+	} else if (p->depth == 64) {
 		start_rows<T, 64>(p, t, stream);
 		start_queries<T, 64, 4, 4>(p, t, stream);
 		start_keys<T, 64, 4>(p, t, stream);

@@ -77,6 +77,46 @@ __device__ __forceinline__ void copy_bytes(uint32_t to, const void *from, int by
 		     : "memory");
 }
 
+/* ---- copies to global memory, which a thread commits and waits for --------------------------- */
+
+__device__ __forceinline__ void send_bytes(void *to, uint32_t from, int bytes)
+{
+	asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to),
+		     "r"(from), "r"(bytes)
+		     : "memory");
+}
+
+/* Adds f32. */
+__device__ __forceinline__ void add_bytes(float *to, uint32_t from, int bytes)
+{
+	asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to),
+		     "r"(from), "r"(bytes)
+		     : "memory");
+}
+
+__device__ __forceinline__ void send_commit()
+{
+	asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+/* Waits until all bytes are written. */
+__device__ __forceinline__ void send_wait()
+{
+	asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+
+/* Orders this thread's accesses to global memory, and copies. */
+__device__ __forceinline__ void copy_fence()
+{
+	asm volatile("fence.proxy.async.global;" ::: "memory");
+}
+
+/* The same for shared memory, which products read, too. */
+__device__ __forceinline__ void shared_fence()
+{
+	asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
 /* ---- registers ------------------------------------------------------------------------------- */
 
 template <int N> __device__ __forceinline__ void more_registers()
@@ -229,6 +269,32 @@ template <typename T>
 __device__ __forceinline__ void product_rows(float (&d)[128], const uint32_t (&a)[4], uint64_t b, int add)
 {
 	BY_TYPE(ROWS_256, : OPERANDS_64("+f", 0), OPERANDS_64("+f", 64) : LEFT);
+}
+
+#define KEPT_64(type)                                                                              \
+	"{\n"                                                                                         \
+	".reg .pred add;\n"                                                                           \
+	"setp.ne.b32 add, %37, 0;\n" WGMMA(64, type) "{" REGS_32 "}, {%32, %33, %34, %35}, %36, add, 1, 1, 0;\n" \
+	"}"
+
+/* d[64,64] = add d + a[64,16] b[64,16]^T, a in registers */
+template <typename T>
+__device__ __forceinline__ void product_kept(float (&d)[32], const uint32_t (&a)[4], uint64_t b, int add)
+{
+	BY_TYPE(KEPT_64, : OPERANDS_32("+f", 0) : LEFT);
+}
+
+#define COLUMNS_64(type)                                                                           \
+	"{\n"                                                                                         \
+	".reg .pred add;\n"                                                                           \
+	"setp.eq.b32 add, 0, 0;\n" WGMMA(64, type) "{" REGS_32 "}, %32, %33, add, 1, 1, 1, 1;\n"       \
+	"}"
+
+/* d[64,64] += a[16,64]^T b[16,64] */
+template <typename T>
+__device__ __forceinline__ void product_columns(float (&d)[32], uint64_t a, uint64_t b)
+{
+	BY_TYPE(COLUMNS_64, : OPERANDS_32("+f", 0) : "l"(a), "l"(b));
 }
 
 /* d[64,64] += a[64,8] b[64,8]^T in tf32, a in registers */

@@ -402,6 +402,15 @@ struct cuda_attention_part {
 	int64_t batch, row; /* elements from one to the next */
 	void *grad;
 };
+/* What the blocks share of the kernel that computes scores once (attention_once.cuh). */
+struct cuda_attention_once {
+	int slots; /* groups of heads that have sums */
+	int side;  /* groups of heads that begin at the same time */
+	int blocks;
+	float *sums; /* scratch; NULL = scores are computed twice, by two kernels */
+	int *counts; /* after the sums */
+	int64_t n_sums, n_counts;
+};
 struct cuda_attention_tiles {
 	int batch, seq, keys, heads, groups, depth;
 	enum cuda_type type; /* bf16 or f16 */
@@ -413,6 +422,7 @@ struct cuda_attention_tiles {
 	const float *lse;
 	const float *angles; /* NULL = not turned */
 	float *rows;	     /* scratch of cuda_tiles_scratch bytes (attention_tiles.h) */
+	struct cuda_attention_once once;
 };
 void cuda_attention_tiles(const struct cuda_attention_tiles *p, cudaStream_t stream);
 /* The positions of a sequence in the scratch: whole tiles. */

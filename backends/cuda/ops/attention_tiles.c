@@ -4,7 +4,9 @@
 
 #include "backends/cuda/device/cuda.h"
 
-#define BOX 64 /* rows and columns */
+#define BOX	   64  /* rows and columns */
+#define BLOCK_KEYS 128 /* of a ticket (attention_once.cuh) */
+#define AHEAD	   2   /* times `side`: sums of heads that are not causal, as heads end in order */
 
 bool cuda_tiles_take(const struct cuda_dev *dev, const struct dnn_attention_shape *s)
 {
@@ -16,6 +18,49 @@ bool cuda_tiles_take(const struct cuda_dev *dev, const struct dnn_attention_shap
 size_t cuda_tiles_scratch(const struct dnn_attention_shape *s)
 {
 	return 2 * sizeof(float) * (size_t)(s->batch * s->heads * cuda_attention_padded(s->seq));
+}
+
+bool cuda_once_take(const struct cuda_dev *dev, const struct dnn_attention_shape *s)
+{
+	return cuda_tiles_take(dev, s) && s->depth == BOX;
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Blocks of causal heads differ in length, so all heads have sums: none waits for another. */
+static struct cuda_attention_once once_of(
+	const struct cuda_dev *dev, const struct dnn_attention_shape *s)
+{
+	int64_t processors = dev->prop.multiProcessorCount, all = s->batch * s->groups;
+	int64_t blocks = (s->keys + BLOCK_KEYS - 1) / BLOCK_KEYS;
+	int64_t side = least(all, processors > blocks ? processors / blocks : 1);
+	int64_t slots = s->causal ? all : least(all, AHEAD * side);
+	int64_t tiles = slots * (s->heads / s->groups) * ((s->seq + BOX - 1) / BOX);
+
+	return (struct cuda_attention_once){.slots = (int)slots,
+		.side = (int)side,
+		.blocks = (int)least(processors, all * blocks),
+		.n_sums = tiles * BOX * BOX,
+		.n_counts = tiles + 1};
+}
+
+size_t cuda_once_scratch(const struct cuda_dev *dev, const struct dnn_attention_shape *s)
+{
+	const struct cuda_attention_once once = once_of(dev, s);
+
+	return cuda_tiles_scratch(s) + sizeof(float) * (size_t)once.n_sums +
+	       sizeof(int) * (size_t)once.n_counts;
+}
+
+void cuda_once_describe(const struct cuda_dev *dev, const struct dnn_attention_shape *s,
+	struct cuda_attention_tiles *ret)
+{
+	ret->once = once_of(dev, s);
+	ret->once.sums = ret->rows + cuda_tiles_scratch(s) / sizeof(float);
+	ret->once.counts = (int *)(ret->once.sums + ret->once.n_sums);
 }
 
 /* Rows of heads in 16 bits at `data`. */

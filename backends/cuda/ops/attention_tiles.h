@@ -17,6 +17,12 @@ struct cuda_tiles_data {
 bool cuda_tiles_take(const struct cuda_dev *dev, const struct dnn_attention_shape *s);
 /* Bytes of scratch. */
 size_t cuda_tiles_scratch(const struct dnn_attention_shape *s);
+/* The same for the kernel that computes scores once; its scratch includes that of the others. */
+bool cuda_once_take(const struct cuda_dev *dev, const struct dnn_attention_shape *s);
+size_t cuda_once_scratch(const struct cuda_dev *dev, const struct dnn_attention_shape *s);
+/* Its share of the scratch, which begins with ret->rows. */
+void cuda_once_describe(const struct cuda_dev *dev, const struct dnn_attention_shape *s,
+	struct cuda_attention_tiles *ret);
 /* Describes the operands, also to the copies of the kernels. */
 int cuda_tiles_describe(const struct dnn_attention_shape *s, const struct cuda_tiles_data *data,
 	struct cuda_attention_tiles *ret, struct jm_err *err);

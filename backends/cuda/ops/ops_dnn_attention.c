@@ -445,9 +445,25 @@ static int build_own(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err
 	return cuda_tiles_describe(&s, &data, &b->tiles, err);
 }
 
-/* The first one needs the least scratch. */
-enum { OWN, DNN, WAYS };
-static const struct cuda_way ways[WAYS] = {{"own", build_own}, {"cudnn", build_dnn}};
+static int build_once(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	struct dnn_attention_shape s = shape_of(dev, &exec->node[0]);
+	int code = build_own(dev, exec, err);
+
+	if (!code)
+		cuda_once_describe(dev, &s, &((struct bound *)exec->own)->tiles);
+	return code;
+}
+
+/* The first one needs the least scratch; the last one does not take all shapes. */
+enum { OWN, DNN, ONCE, WAYS };
+static const struct cuda_way ways[WAYS] = {
+	{"own", build_own}, {"cudnn", build_dnn}, {"once", build_once}};
+
+static int ways_of(const struct cuda_dev *dev, const struct cuda_attention_plan *p)
+{
+	return cuda_once_take(dev, &p->shape) ? WAYS : ONCE;
+}
 
 static void write_ways_key(
 	const struct cuda_dev *dev, const struct cuda_attention_plan *p, char *ret, size_t size)
@@ -456,12 +472,24 @@ static void write_ways_key(
 	snprintf(ret + strlen(ret), size - strlen(ret), "/ways");
 }
 
-/* Bytes that suffice for every way. */
-static size_t most_scratch(const struct cuda_attention_plan *p)
+static size_t scratch_of(const struct cuda_dev *dev, const struct cuda_attention_plan *p, int way)
 {
-	size_t own = cuda_tiles_scratch(&p->shape), dnn = dnn_scratch(p);
+	return way == DNN    ? dnn_scratch(p)
+	       : way == ONCE ? cuda_once_scratch(dev, &p->shape)
+			     : cuda_tiles_scratch(&p->shape);
+}
 
-	return own > dnn ? own : dnn;
+/* Bytes that suffice for every way. */
+static size_t most_scratch(const struct cuda_dev *dev, const struct cuda_attention_plan *p)
+{
+	size_t most = 0;
+
+	for (int way = 0; way < ways_of(dev, p); way++) {
+		size_t bytes = scratch_of(dev, p, way);
+
+		most = bytes > most ? bytes : most;
+	}
+	return most;
 }
 
 /* Memory is planned for the way that will run, so it is chosen before: by the plan cache, or by
@@ -472,7 +500,7 @@ static int way_of(struct cuda_dev *dev, struct cuda_attention_plan *p, const str
 	struct cuda_exec exec = {.op = &cuda_ops_dnn_attention[1],
 		.node = {*n},
 		.n_nodes = 1,
-		.scratch_bytes = most_scratch(p)};
+		.scratch_bytes = most_scratch(dev, p)};
 	char key[CUDA_PLAN_KEY];
 
 	if (p->way >= 0)
@@ -482,7 +510,7 @@ static int way_of(struct cuda_dev *dev, struct cuda_attention_plan *p, const str
 		if (n->out[i] == n->out[0])
 			exec.node[0].out[i] = &dq;
 	write_ways_key(dev, p, key, sizeof key);
-	p->way = has_own(dev, p) ? cuda_way_choose(dev, &exec, key, ways, WAYS) : DNN;
+	p->way = has_own(dev, p) ? cuda_way_choose(dev, &exec, key, ways, ways_of(dev, p)) : DNN;
 	return p->way;
 }
 
@@ -494,7 +522,7 @@ static bool way_is_known(struct cuda_dev *dev, const struct cuda_attention_plan 
 	if (p->way >= 0 || !has_own(dev, p))
 		return true;
 	write_ways_key(dev, p, key, sizeof key);
-	return cuda_way_known(dev, key, ways, WAYS) >= 0;
+	return cuda_way_known(dev, key, ways, ways_of(dev, p)) >= 0;
 }
 
 static size_t scratch(struct cuda_dev *dev, const struct jm_group *group)
@@ -504,9 +532,8 @@ static size_t scratch(struct cuda_dev *dev, const struct jm_group *group)
 	if (!p)
 		return 0;
 	if (dev->rough && !way_is_known(dev, p))
-		return most_scratch(p);
-	return way_of(dev, p, group->node[0]) == DNN ? dnn_scratch(p)
-						     : cuda_tiles_scratch(&p->shape);
+		return most_scratch(dev, p);
+	return scratch_of(dev, p, way_of(dev, p, group->node[0]));
 }
 
 static int build(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)

@@ -18,6 +18,7 @@
 #include "backends/cuda/device/math_library.h"
 
 #define TILES_SCRATCH ((size_t)1 << 20)
+#define ONCE_SCRATCH  ((size_t)3 << 20)
 #define WORKSPACE     512
 #define SEQ	      128
 #define BATCH	      2
@@ -28,6 +29,7 @@
 
 static struct fake {
 	bool no_tiles; /* the device has no own kernels */
+	bool once;     /* and one that computes scores once */
 	int way;       /* that is chosen */
 	int known;     /* by the plan cache, from 1; 0 = none */
 	const char *names[CUDA_WAYS];
@@ -37,7 +39,8 @@ static struct fake {
 	int bound, ran;	       /* plans of cuDNN */
 	struct cuda_tiles_data data;
 	struct cuda_attention_tiles tiles;
-	int started; /* own kernels */
+	int started;	   /* own kernels */
+	const float *rows; /* from where the scratch of that kernel is described */
 	struct cuda_rope turn;
 	int turned;
 } fake;
@@ -115,6 +118,26 @@ size_t cuda_tiles_scratch(const struct dnn_attention_shape *s)
 {
 	(void)s;
 	return TILES_SCRATCH;
+}
+
+bool cuda_once_take(const struct cuda_dev *device, const struct dnn_attention_shape *s)
+{
+	(void)device, (void)s;
+	return fake.once;
+}
+
+size_t cuda_once_scratch(const struct cuda_dev *device, const struct dnn_attention_shape *s)
+{
+	(void)device, (void)s;
+	return ONCE_SCRATCH;
+}
+
+void cuda_once_describe(const struct cuda_dev *device, const struct dnn_attention_shape *s,
+	struct cuda_attention_tiles *ret)
+{
+	(void)device, (void)s;
+	fake.rows = ret->rows;
+	ret->once.sums = ret->rows;
 }
 
 int cuda_tiles_describe(const struct dnn_attention_shape *s, const struct cuda_tiles_data *data,
@@ -386,6 +409,32 @@ static void only_gradients_with_tiles_have_two_ways(void **unused)
 	assert_true(fake.ran == 1 && !fake.n_ways);
 }
 
+static void shapes_of_one_kernel_have_three_ways(void **unused)
+{
+	(void)unused;
+	for (int way = 0; way < 3; way += 2) {
+		set_node(JM_OP_ATTENTION_GRAD, 64);
+		fake.once = true;
+		fake.way = way;
+		assert_int_equal(scratch_bytes(), way ? ONCE_SCRATCH : TILES_SCRATCH);
+		runs();
+		assert_int_equal(fake.n_ways, 3);
+		assert_string_equal(fake.names[2], "once");
+		assert_true(fake.started == 1 && !fake.ran);
+		assert_ptr_equal(fake.tiles.rows, scratch);
+		assert_ptr_equal(fake.rows, way ? scratch : NULL);
+		assert_ptr_equal(fake.tiles.once.sums, way ? scratch : NULL);
+		assert_ptr_equal(fake.tiles.y, y.data);
+		assert_ptr_equal(fake.data.dy, dy.data);
+	}
+	set_node(JM_OP_ATTENTION_GRAD, 64);
+	fake.once = true;
+	dev.rough = true;
+	assert_int_equal(scratch_bytes(), ONCE_SCRATCH); /* of all, the largest */
+	assert_int_equal(fake.n_ways, 0);
+	cuda_attention_plans_free(&dev);
+}
+
 static void each_shape_has_a_key(void **unused)
 {
 	(void)unused;
@@ -493,6 +542,7 @@ int main(void)
 		cmocka_unit_test(own_kernels_get_the_operands),
 		cmocka_unit_test(queries_may_be_apart_from_keys),
 		cmocka_unit_test(only_gradients_with_tiles_have_two_ways),
+		cmocka_unit_test(shapes_of_one_kernel_have_three_ways),
 		cmocka_unit_test(each_shape_has_a_key),
 		cmocka_unit_test(scratch_is_that_of_the_chosen_way),
 		cmocka_unit_test(a_rough_plan_has_the_most_scratch),
