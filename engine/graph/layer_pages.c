@@ -76,12 +76,11 @@ struct jm_tensor *jm_graph_attention_pages(struct jm_graph *g, struct jm_tensor 
 struct jm_tensor *jm_graph_rows(struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *at)
 {
 	struct jm_tensor *y;
-	int rank = x && x->rank == 1 ? 1 : 2;
 
 	if (g->err.code || !jm_layer_fits(g, at->rank == 1, "rows", at))
 		return NULL;
-	y = jm_graph_tensor(
-		g, JM_CLASS_ACT, x->type, rank, DIMS(at->dim[0], jm_tensor_width(x)), "rows");
+	y = jm_graph_tensor(g, JM_CLASS_ACT, x->type, x->rank == 1 ? 1 : 2,
+		DIMS(at->dim[0], jm_tensor_width(x)), "rows");
 	jm_graph_node(g, JM_OP_ROWS, OPS(x, at), OPS(y));
 	return y;
 }

@@ -173,18 +173,22 @@ static bool leads_to(const struct jm_node *made, const struct jm_node *next)
 	       made->in[0]->type == made->out[0]->type;
 }
 
+static bool fits(const struct jm_node *const *node, int n)
+{
+	struct cuda_quantize_rows p = rows_of(node, n);
+	bool good = scales_rows(node[n - 1]) && cuda_quantize_rows_knows(&p);
+
+	for (int i = 0; i + 1 < n; i++)
+		good = good && leads_to(node[i], node[i + 1]);
+	return good && (n < 3 || node[0]->in[1]->type == node[0]->in[0]->type);
+}
+
 static int takes_rows(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
-	const struct jm_node *q = group->node[group->n_nodes - 1];
-	struct cuda_quantize_rows p = rows_of(group->node, group->n_nodes);
-	bool good = scales_rows(q) && cuda_quantize_rows_knows(&p);
-
 	(void)dev;
-	for (int i = 0; i + 1 < group->n_nodes; i++)
-		good = good && leads_to(group->node[i], group->node[i + 1]);
-	if (good && group->n_nodes > 2)
-		good = group->node[0]->in[1]->type == group->node[0]->in[0]->type;
-	return good ? 0 : cuda_no_types(q, err);
+	return fits(group->node, group->n_nodes)
+		       ? 0
+		       : cuda_no_types(group->node[group->n_nodes - 1], err);
 }
 
 static int run_rows(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
@@ -222,8 +226,6 @@ static struct cuda_quantize_rows scaled_rows_of(
 static int takes_scaled(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
 	const struct jm_node *n = group->node[0], *reader = group->node[1];
-	const struct jm_group behind = {.node = {group->node[1], group->node[2], group->node[3]},
-		.n_nodes = group->n_nodes - 1};
 	int product = reader->op == JM_OP_ADD;
 	struct cuda_quantize_rows p;
 	float factors;
@@ -236,7 +238,9 @@ static int takes_scaled(struct cuda_dev *dev, const struct jm_group *group, stru
 		return cuda_no_types(n, err);
 	p = scaled_rows_of(group->node, group->n_nodes, NULL);
 	p.ws = &factors; /* not NULL: present; the address is not used */
-	return cuda_quantize_rows_knows(&p) ? takes_rows(dev, &behind, err) : cuda_no_types(n, err);
+	if (!cuda_quantize_rows_knows(&p) || !fits(group->node + 1, group->n_nodes - 1))
+		return cuda_no_types(n, err);
+	return 0;
 }
 
 static size_t scratch_scaled(struct cuda_dev *dev, const struct jm_group *group)
@@ -252,9 +256,9 @@ static int build_scaled(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_
 	int64_t from = jm_tensor_width(n->in[0]), to = jm_tensor_width(n->out[0]);
 	int64_t rows = jm_tensor_rows(n->in[0]);
 	const struct cuda_gemm product = {
-		.a = {n->in[1]->data, JM_F8E4M3, from, to, from, .transposed = true},
-		.b = {n->in[0]->data, JM_F8E4M3, from, rows, from},
-		.d = {exec->scratch, JM_BF16, to, rows, to},
+		.a = {n->in[1]->data, JM_F8E4M3, from, to, from, true, 0},
+		.b = {n->in[0]->data, JM_F8E4M3, from, rows, from, false, 0},
+		.d = {exec->scratch, JM_BF16, to, rows, to, false, 0},
 		.k = from,
 		.fast_sums = true,
 	};
