@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Attention over pages by tiles (pages_tiles.cu): the runs of rows that a block takes, and what its
+ * last warp group does, which copies their queries, keys and values to shared memory.
+ */
+#ifndef JM_CUDA_PAGES_RUNS_CUH
+#define JM_CUDA_PAGES_RUNS_CUH
+
+#include "backends/cuda/kernels/tiles.cuh"
+#include "pages_common.cuh"
+
+#define OWNERS 2   /* warp groups with a head each */
+#define KEYS   128 /* of a tile */
+#define PAGE   16  /* tokens */
+#define PAGES  (KEYS / PAGE)
+#define STAGES 2 /* tiles of keys, and of values */
+#define RUNS   2 /* whose queries are in shared memory */
+
+template <int D> struct memory {
+	static constexpr int own = OWNERS * TILE * D * 2, tile = KEYS * D * 2;
+	static constexpr int q = 0, k = RUNS * own, v = k + STAGES * tile,
+			     barriers = v + STAGES * tile, runs = barriers + 128,
+			     item = runs + RUNS * 16;
+	static constexpr int bytes = barriers + 256 + 1024;
+};
+
+/* Barriers, 8 bytes each: of each stage `full` and `free`; the same of the queries. */
+struct barriers {
+	uint32_t k, v, q;
+};
+
+__device__ __forceinline__ uint32_t full(uint32_t of, unsigned i)
+{
+	return of + i % STAGES * 8;
+}
+
+__device__ __forceinline__ uint32_t free_again(uint32_t of, unsigned i)
+{
+	return of + (STAGES + i % STAGES) * 8;
+}
+
+static_assert(RUNS == STAGES, "queries have barriers as keys have them");
+
+/* What this thread wrote to shared memory is known to products and copies. */
+__device__ __forceinline__ void publish_shared()
+{
+	asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+/* ---- runs ------------------------------------------------------------------------------------ */
+
+/* Rows of one request at positions that follow each other, within 64 positions; n = 0: none. */
+struct run {
+	int row, n, first; /* first: the position of the first row */
+	int head;	   /* the first of the block's */
+};
+
+/* Bit i: row `row` + i goes on with the run of the row before it. The same in all lanes. */
+__device__ __forceinline__ unsigned goes_on(const struct cuda_pages &p, int row)
+{
+	const int at = row + threadIdx.x % WARP;
+
+	return __ballot_sync(0xffffffffu, at > 0 && at < p.rows && p.position[at] > 0 &&
+						  p.position[at] % TILE &&
+						  p.position[at] == p.position[at - 1] + 1 &&
+						  p.request[at] == p.request[at - 1]);
+}
+
+/* Whether rows go on, of the 64 rows of a block and the 64 behind them. */
+struct follows {
+	uint64_t here, behind;
+};
+
+__device__ __forceinline__ struct follows follows_of(const struct cuda_pages &p, int row)
+{
+	return {goes_on(p, row) | (uint64_t)goes_on(p, row + 32) << 32,
+		goes_on(p, row + 64) | (uint64_t)goes_on(p, row + 96) << 32};
+}
+
+/* Of the rows of a block: which begin a run of more than `few` rows (at least 1). */
+__device__ __forceinline__ uint64_t begins_of(const struct follows &f, int few)
+{
+	uint64_t begin = ~f.here;
+
+	for (int k = 1; k <= few; k++)
+		begin &= f.here >> k | f.behind << (TILE - k);
+	return begin;
+}
+
+/* The run that begins at row `at` of a block whose first row is `row`. */
+__device__ __forceinline__ struct run run_at(
+	const struct cuda_pages &p, const struct follows &f, int row, int at, int head)
+{
+	const uint64_t rest =
+		~(at == TILE - 1 ? f.behind : f.here >> (at + 1) | f.behind << (TILE - 1 - at));
+
+	return {row + at, rest ? __ffsll((long long)rest) : TILE, p.position[row + at], head};
+}
+
+/* The last warp group tells the others, by shared memory. */
+__device__ __forceinline__ void tell_run(uint32_t to, const struct run &r)
+{
+	asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(r.row), "r"(r.n),
+		     "r"(r.first), "r"(r.head)
+		     : "memory");
+}
+
+__device__ __forceinline__ struct run told_run(uint32_t from)
+{
+	struct run r;
+
+	asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+		     : "=r"(r.row), "=r"(r.n), "=r"(r.first), "=r"(r.head)
+		     : "r"(from)
+		     : "memory");
+	/* so that the compiler knows that all lanes have the same */
+	return {__shfl_sync(0xffffffffu, r.row, 0), __shfl_sync(0xffffffffu, r.n, 0),
+		__shfl_sync(0xffffffffu, r.first, 0), __shfl_sync(0xffffffffu, r.head, 0)};
+}
+
+/* ---- copies ---------------------------------------------------------------------------------- */
+
+/* Of cuda_page_boxes. */
+struct maps {
+	CUtensorMap q, keys, values;
+};
+
+/* The pages of a run: their numbers, the last one, tiles of keys, and the group of its heads. */
+struct pages {
+	const int32_t *number;
+	int last, tiles, group;
+};
+
+__device__ __forceinline__ struct pages pages_of(const struct cuda_pages &p, const struct run &r)
+{
+	const int last = (r.first + r.n - 1) / PAGE;
+
+	return {p.page + p.request[r.row] * p.each, last, last / PAGES + 1,
+		r.head / (p.heads / p.groups)};
+}
+
+/* Waits until stage `at` is free. */
+__device__ __forceinline__ void wait_free(uint32_t of, int at)
+{
+	if (at >= STAGES)
+		barrier_wait(free_again(of, at), (at / STAGES - 1) & 1);
+}
+
+/* Each lane copies a part of a page. */
+template <int D>
+__device__ __forceinline__ void copy_pages(
+	uint32_t to, const CUtensorMap *map, int column, int page, uint32_t bar)
+{
+	const int lane = threadIdx.x % WARP, chunk = lane / PAGES, row = lane % PAGES * PAGE;
+
+	if (lane == 0)
+		barrier_expect(bar, memory<D>::tile);
+	__syncwarp();
+	if (chunk < D / 64)
+		copy_box(to + (chunk * KEYS + row) * CHUNK_ROW, map, column + chunk * 64,
+			page * PAGE, 0, bar);
+}
+
+/* at: tiles of earlier runs. Returns those with this one. For a warp. */
+template <int D>
+__device__ __forceinline__ int copy_keys(const struct cuda_pages &p, const struct run &r, int at,
+	const struct maps &map, uint32_t base, const struct barriers &b)
+{
+	typedef memory<D> M;
+	const struct pages g = pages_of(p, r);
+	const int column = g.group * D;
+
+	for (int i = 0; i < g.tiles; i++, at++) {
+		const int page = g.number[min(i * PAGES + (int)threadIdx.x % PAGES, g.last)];
+
+		wait_free(b.k, at);
+		copy_pages<D>(base + M::k + at % STAGES * M::tile, &map.keys, column, page,
+			full(b.k, at));
+		wait_free(b.v, at);
+		copy_pages<D>(base + M::v + at % STAGES * M::tile, &map.values, column, page,
+			full(b.v, at));
+	}
+	return at;
+}
+
+/* The codes of keys or values of a tile that a thread of a warp group has: 16 of each of EACH rows,
+ * which are ROWS apart. Of 8 lanes, four have neighbours of a row and four those of the next row,
+ * which write to other banks. */
+template <int D> struct codes {
+	static constexpr int chunks = D / 16, rows = GROUP / chunks, each = KEYS / rows;
+	uint4 c[each];
+
+	static __device__ __forceinline__ int chunk()
+	{
+		return threadIdx.x / 8 % (chunks / 4) * 4 + threadIdx.x % 4;
+	}
+
+	static __device__ __forceinline__ int row()
+	{
+		return threadIdx.x % GROUP / (2 * chunks) * 2 + threadIdx.x / 4 % 2;
+	}
+};
+
+/* The pages of the rows of a tile that a thread has. */
+template <int D>
+__device__ __forceinline__ void find_rows(
+	const struct pages &g, int tile, int (&ret)[codes<D>::each])
+{
+	typedef struct codes<D> C;
+
+#pragma unroll
+	for (int j = 0; j < C::each; j++)
+		ret[j] = g.number[min(tile * PAGES + (j * C::rows + C::row()) / PAGE, g.last)];
+}
+
+/* apart: bytes from a page to the next. */
+template <int D>
+__device__ __forceinline__ void read_codes(
+	const char *from, int apart, const int (&page)[codes<D>::each], struct codes<D> &ret)
+{
+#pragma unroll
+	for (int j = 0; j < codes<D>::each; j++)
+		ret.c[j] = *reinterpret_cast<const uint4 *>(from + (int64_t)page[j] * apart);
+}
+
+/* Writes a tile of halves. */
+template <int D>
+__device__ __forceinline__ void widen_codes(uint32_t to, const struct codes<D> &given, uint32_t bar)
+{
+	typedef struct codes<D> C;
+	const int chunk = C::chunk(), row = C::row();
+
+	to += (chunk / 4 * KEYS + row) * CHUNK_ROW;
+#pragma unroll
+	for (int j = 0; j < C::each; j++) {
+		const unsigned w[4] = {given.c[j].x, given.c[j].y, given.c[j].z, given.c[j].w};
+
+#pragma unroll
+		for (int k = 0; k < 2; k++) {
+			const uint32_t at = to + j * C::rows * CHUNK_ROW +
+					    ((chunk % 4 * 2 + k) ^ (row & 7)) * 16;
+			unsigned h[4];
+
+			widen(w[2 * k], h[0], h[1]);
+			widen(w[2 * k + 1], h[2], h[3]);
+			asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at),
+				     "r"(h[0]), "r"(h[1]), "r"(h[2]), "r"(h[3])
+				     : "memory");
+		}
+	}
+	publish_shared();
+	barrier_arrive(bar);
+}
+
+/* As copy_keys, of codes of 8 bits. For a warp group. */
+template <int D>
+__device__ __forceinline__ int convert_keys(const struct cuda_pages &p, const struct run &r, int at,
+	uint32_t base, const struct barriers &b)
+{
+	typedef memory<D> M;
+	typedef struct codes<D> C;
+	const struct pages g = pages_of(p, r);
+	const int apart = PAGE * p.groups * D,
+		  from = (g.group + C::row() % PAGE * p.groups) * D + C::chunk() * 16;
+	const char *k = as<const char>(p.keys) + from, *v = as<const char>(p.values) + from;
+	struct codes<D> keys, values;
+	int page[C::each];
+
+	find_rows<D>(g, 0, page);
+	read_codes<D>(k, apart, page, keys);
+	for (int i = 0; i < g.tiles; i++, at++) {
+		read_codes<D>(v, apart, page, values);
+		if (i + 1 < g.tiles)
+			find_rows<D>(g, i + 1, page);
+		wait_free(b.k, at);
+		widen_codes<D>(base + M::k + at % STAGES * M::tile, keys, full(b.k, at));
+		if (i + 1 < g.tiles)
+			read_codes<D>(k, apart, page, keys);
+		wait_free(b.v, at);
+		widen_codes<D>(base + M::v + at % STAGES * M::tile, values, full(b.v, at));
+	}
+	return at;
+}
+
+/* number: runs before this one. */
+template <typename K, int D>
+__device__ __forceinline__ int copy_run(const struct cuda_pages &p, const struct run &r, int number,
+	int at, const struct maps &map, uint32_t base, const struct barriers &b)
+{
+	typedef memory<D> M;
+	const uint32_t bar = full(b.q, number), to = base + M::q + number % RUNS * M::own;
+
+	wait_free(b.q, number);
+	if (threadIdx.x == OWNERS * GROUP) {
+		tell_run(base + M::runs + number % RUNS * 16, r);
+		barrier_expect(bar, M::own);
+		for (int i = 0; i < OWNERS; i++)
+			copy_tile<D>(to + i * TILE * CHUNK_ROW, OWNERS * TILE, &map.q,
+				(r.head + i) * D, r.row, 0, bar);
+	}
+	__syncwarp(); /* lanes that went ahead would wait for queries that were not copied */
+	if constexpr (is_f8<K>)
+		return convert_keys<D>(p, r, at, base, b);
+	else
+		return copy_keys<D>(p, r, at, map, base, b);
+}
+
+/* A run of no rows ends the block. */
+template <int D>
+__device__ __forceinline__ void end_runs(int number, uint32_t base, const struct barriers &b)
+{
+	wait_free(b.q, number);
+	if (threadIdx.x == OWNERS * GROUP) {
+		tell_run(base + memory<D>::runs + number % RUNS * 16, run{0, 0, 0, 0});
+		barrier_arrive(full(b.q, number));
+	}
+}
+
+/* How many items blocks have taken: where the parts of queries are in steps of few rows. */
+__device__ __forceinline__ int *taken_of(const struct cuda_pages &p)
+{
+	return reinterpret_cast<int *>(p.parts);
+}
+
+/* The number of an item that no block has taken, the same in all threads that copy. turn: items
+ * that this block took before. */
+template <typename K>
+__device__ __forceinline__ int take_item(const struct cuda_pages &p, uint32_t to, int turn)
+{
+	int item = 0;
+
+	if (!is_f8<K>) { /* a warp copies */
+		if (threadIdx.x % WARP == 0)
+			item = atomicAdd(taken_of(p), 1);
+		return __shfl_sync(0xffffffffu, item, 0);
+	}
+	to += turn % 2 * 4;
+	if (threadIdx.x == OWNERS * GROUP)
+		asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(atomicAdd(taken_of(p), 1))
+			     : "memory");
+	asm volatile("bar.sync %0, 128;" ::"r"(1 + 2 * OWNERS) : "memory");
+	asm volatile("ld.shared.u32 %0, [%1];" : "=r"(item) : "r"(to) : "memory");
+	return item;
+}
+
+/* Blocks take items of 64 rows and OWNERS heads, the last rows first, as these see the most
+ * keys. */
+template <typename K, int D>
+__device__ __forceinline__ void copy_runs(
+	const struct cuda_pages &p, const struct maps &map, uint32_t base, const struct barriers &b)
+{
+	const int sets = p.heads / OWNERS, all = sets * (int)((p.rows + TILE - 1) / TILE);
+	int number = 0, at = 0, item;
+
+	for (int turn = 0; (item = take_item<K>(p, base + memory<D>::item, turn)) < all; turn++) {
+		const int row = (all - 1 - item) / sets * TILE,
+			  head = (all - 1 - item) % sets * OWNERS;
+		const struct follows f = follows_of(p, row);
+
+		for (uint64_t runs = begins_of(f, p.few); runs; runs &= runs - 1)
+			at = copy_run<K, D>(p,
+				run_at(p, f, row, __ffsll((long long)runs) - 1, head), number++, at,
+				map, base, b);
+	}
+	end_runs<D>(number, base, b);
+}
+
+#endif
