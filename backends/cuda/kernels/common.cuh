@@ -47,6 +47,11 @@ template <int N> __device__ __forceinline__ void load(const bf16 *p, float (&v)[
 				v[i + 2 * k + 1] = __uint_as_float(w[k] & 0xffff0000u);
 			}
 		}
+	} else if constexpr (N == 4) {
+		const uint2 q = *reinterpret_cast<const uint2 *>(p);
+
+		v[0] = __uint_as_float(q.x << 16), v[1] = __uint_as_float(q.x & 0xffff0000u);
+		v[2] = __uint_as_float(q.y << 16), v[3] = __uint_as_float(q.y & 0xffff0000u);
 	} else {
 #pragma unroll
 		for (int i = 0; i < N; i++)
@@ -113,6 +118,9 @@ template <int N, typename T> __device__ __forceinline__ void store(T *p, const f
 			*reinterpret_cast<uint4 *>(p + i) =
 				make_uint4(two(p, v[i], v[i + 1]), two(p, v[i + 2], v[i + 3]),
 					two(p, v[i + 4], v[i + 5]), two(p, v[i + 6], v[i + 7]));
+	} else if constexpr (N == 4) {
+		*reinterpret_cast<uint2 *>(p) =
+			make_uint2(two(p, v[0], v[1]), two(p, v[2], v[3]));
 	} else {
 #pragma unroll
 		for (int i = 0; i < N; i++)
@@ -179,27 +187,27 @@ __device__ __forceinline__ void store_sum(T *p, float (&v)[N], bool add)
 }
 
 /* Loads the first `left` elements of a pack; the others are 0. */
-template <typename T>
-__device__ __forceinline__ void load_some(const T *p, float (&v)[PACK], int64_t left)
+template <int N, typename T>
+__device__ __forceinline__ void load_some(const T *p, float (&v)[N], int64_t left)
 {
-	if (left >= PACK) {
+	if (left >= N) {
 		load(p, v);
 		return;
 	}
 #pragma unroll
-	for (int i = 0; i < PACK; i++)
+	for (int i = 0; i < N; i++)
 		v[i] = i < left ? (float)p[i] : 0;
 }
 
-template <typename T>
-__device__ __forceinline__ void store_some(T *p, float (&v)[PACK], int64_t left, bool add)
+template <int N, typename T>
+__device__ __forceinline__ void store_some(T *p, float (&v)[N], int64_t left, bool add)
 {
-	if (left >= PACK) {
+	if (left >= N) {
 		store_sum(p, v, add);
 		return;
 	}
 #pragma unroll
-	for (int i = 0; i < PACK; i++)
+	for (int i = 0; i < N; i++)
 		if (i < left)
 			p[i] = (T)(v[i] + (add ? (float)p[i] : 0));
 }

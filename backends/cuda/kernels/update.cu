@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The norm of all gradients in two kernels, and the updates of optimizers in one pass over n
- * elements. A thread handles one pack of 8; results in bf16 are rounded stochastically.
+ * elements. A thread handles one pack; results in bf16 are rounded stochastically.
  */
 #include "common.cuh"
 
@@ -9,6 +9,7 @@
 #include "engine/graph/rng.h"
 
 #define THREADS	    256
+#define QUAD	    4 /* elements of an update in f32 that a thread handles: 16 bytes */
 #define BLOCKS_BF16 6 /* of the update in bf16 that fit a multiprocessor: at most 40 registers */
 
 /* ---- norm ------------------------------------------------------------------------------------ */
@@ -81,8 +82,9 @@ __device__ __forceinline__ float clip_factor(const struct cuda_update &p)
 }
 
 /* which: 0 = p, 1 = m, 2 = v. */
+template <int N>
 __device__ __forceinline__ void store_result(
-	float *p, int64_t i, float (&v)[PACK], int64_t left, const uint64_t (&)[PACK / 2], int)
+	float *p, int64_t i, float (&v)[N], int64_t left, const uint64_t (&)[PACK / 2], int)
 {
 	store_some(p + i, v, left, false);
 }
@@ -145,8 +147,9 @@ __device__ __forceinline__ void draw(uint64_t stream, int64_t i, uint64_t (&rand
 	}
 }
 
+template <int N>
 __device__ __forceinline__ void load_gradient(
-	const struct cuda_vec &g, int64_t i, float (&v)[PACK], int64_t left)
+	const struct cuda_vec &g, int64_t i, float (&v)[N], int64_t left)
 {
 	if (g.type == CUDA_BF16)
 		load_some(as<const bf16>(g) + i, v, left);
@@ -170,7 +173,8 @@ __device__ __forceinline__ float direction(bf16, float m, float v, float bias, f
 }
 
 /* Copies the elements i, i + 1... of p that have a place in the slab of copies. */
-__device__ __forceinline__ void store_copy(const struct cuda_update &p, int64_t i, float (&w)[PACK])
+template <int N>
+__device__ __forceinline__ void store_copy(const struct cuda_update &p, int64_t i, float (&w)[N])
 {
 	const int64_t at = i - p.copy_first, left = p.n_copy - at;
 
@@ -184,11 +188,12 @@ __device__ __forceinline__ void store_copy(const struct cuda_update &p, int64_t 
 
 /* COUPLED: weight decay is added to the gradient (Adam); else it scales the parameter directly
  * (AdamW). */
-template <typename T, bool COUPLED> __global__ void adam_kernel(struct cuda_update p, int64_t from)
+template <int N, typename T, bool COUPLED>
+__global__ void adam_kernel(struct cuda_update p, int64_t from)
 {
-	const int64_t i = from + PACK * (blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
+	const int64_t i = from + N * (blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
 	const int64_t left = p.n - i;
-	float g[PACK], w[PACK], m[PACK], v[PACK];
+	float g[N], w[N], m[N], v[N];
 	uint64_t random[PACK / 2];
 
 	load_gradient(p.g, i, g, left);
@@ -200,7 +205,7 @@ template <typename T, bool COUPLED> __global__ void adam_kernel(struct cuda_upda
 	if (left <= 0 || isnan(factor))
 		return;
 #pragma unroll
-	for (int k = 0; k < PACK; k++) {
+	for (int k = 0; k < N; k++) {
 		const float decay = i + k < p.n_decay ? p.weight_decay : 0;
 
 		g[k] *= factor;
@@ -356,10 +361,12 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_BF16)
 template <typename T, bool COUPLED>
 static void adam_any(struct cuda_update p, int64_t from, int64_t to, cudaStream_t stream)
 {
+	constexpr int N = sizeof(T) == sizeof(float) ? QUAD : PACK;
+
 	p.n = to;
 	if (from < to)
-		adam_kernel<T, COUPLED>
-			<<<blocks_for(to - from, PACK * THREADS), THREADS, 0, stream>>>(p, from);
+		adam_kernel<N, T, COUPLED>
+			<<<blocks_for(to - from, N * THREADS), THREADS, 0, stream>>>(p, from);
 }
 
 /* Elements [from, to) of whole packs in bf16. */
