@@ -386,7 +386,7 @@ void cuda_maxpool_grad(const struct cuda_pool *p, cudaStream_t stream)
 
 /* ---- over the whole image -------------------------------------------------------------------- */
 
-#define GAP_AHEAD 4 /* pixels that a thread loads at a time */
+#define GAP_AHEAD 8 /* pixels that a thread loads at a time */
 
 /* A block handles some channels of an image, by packs; the rows of its threads share the pixels. */
 template <int N, typename T>
@@ -448,9 +448,22 @@ static struct cuda_gap images_of(const struct cuda_gap *p, int64_t first, int im
 	return some;
 }
 
+#define GAP_LARGE 1024 /* pixels of a large image */
+
+/* The threads of a block along the channels: of large images fewer where some would have none, so
+ * that more blocks share an image. */
+static int gap_lanes(int packs, int64_t pixels)
+{
+	int lanes = packs >= WARP ? WARP : PACK;
+
+	while (pixels >= GAP_LARGE && lanes > PACK && packs % lanes)
+		lanes /= 2;
+	return lanes;
+}
+
 template <int N, typename T> static void gap_of(const struct cuda_gap *p, cudaStream_t stream)
 {
-	const int packs = (p->c + N - 1) / N, tx = packs >= WARP ? WARP : PACK;
+	const int packs = (p->c + N - 1) / N, tx = gap_lanes(packs, p->pixels);
 	const dim3 block(tx, COLUMN_THREADS / tx);
 
 	by_images(p->batch, 1, [&](int64_t first, int images) {
