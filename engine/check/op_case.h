@@ -23,6 +23,8 @@ struct shape {
 
 /* More than 4096 rows of few columns, for which a backend may have a way of its own. */
 struct shape backend_many_rows(const struct shape *d);
+/* Rows of 256 to 1536 columns, which a backend may give to several warps each. */
+struct shape backend_long_rows(const struct shape *d);
 
 /* A case declares operands, nodes and results. accumulate: results are added to what they hold. */
 typedef void case_fn(struct kit *k, const struct types *t, const struct shape *d, bool accumulate);

@@ -379,6 +379,14 @@ static void layernorm_grad_wgrad(
 	wgrad(k, t, d, dx, add);
 }
 
+static void layernorm_grad_wgrad_long(
+	struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	const struct shape rows = backend_long_rows(d);
+
+	layernorm_grad_wgrad(k, t, &rows, add);
+}
+
 /* The flag: both results of the linear's gradient are added to. */
 static void geglu_grad_wgrad(struct kit *k, const struct types *t, const struct shape *d, bool add)
 {
@@ -488,6 +496,7 @@ const struct backend_case backend_group_cases[] = {
 	{"layernorm-grad + cast", layernorm_grad_cast},
 	{"rmsnorm-grad + cast", rmsnorm_grad_cast},
 	{"layernorm-grad + linear-wgrad", layernorm_grad_wgrad},
+	{"layernorm-grad + linear-wgrad, long rows", layernorm_grad_wgrad_long},
 	{"geglu-grad + linear-wgrad", geglu_grad_wgrad},
 	{"gelu-erf-grad + gelu-erf", gelu_erf_again},
 	{"swiglu-grad + swiglu", swiglu_again},

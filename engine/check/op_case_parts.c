@@ -173,9 +173,9 @@ static void upsample_conv(struct kit *k, const struct types *t, const struct sha
 
 /* One to four groups; odd sizes apply SiLU, and each third image is so large that a backend may
  * divide its pixels. The flag: results are added to, but for the statistics. */
-static void groupnorm(struct kit *k, const struct types *t, const struct shape *d, bool add)
+static void groupnorm_of(
+	struct kit *k, const struct types *t, const struct shape *d, int groups, bool add)
 {
-	const int groups = 1 + (int)(d->s + d->b) % 4;
 	const int64_t dim[] = {
 		d->b, (d->c + groups - 1) / groups * groups, d->s % 3 ? 7 : 150, 2 + d->s % 5};
 	const int64_t *c = &dim[1];
@@ -199,6 +199,22 @@ static void groupnorm(struct kit *k, const struct types *t, const struct shape *
 		n[i]->attr.group.eps = 1e-5;
 		n[i]->attr.group.silu = d->s % 2;
 	}
+}
+
+static void groupnorm(struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	groupnorm_of(k, t, d, 1 + (int)(d->s + d->b) % 4, add);
+}
+
+/* Groups of 10 to 40 channels, of which a backend may cut slices of some at a time. */
+static void groupnorm_slices(struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	const int groups = d->b > 2 ? 4 : 16;
+	struct shape slices = *d;
+
+	slices.b = 1 + d->b % 2;
+	slices.c = groups * (d->s % 2 ? 10 : 20) * (groups > 4 ? 1 : 2);
+	groupnorm_of(k, t, &slices, groups, add);
 }
 
 /* Rows in place of others: of some sequences (those with a position below 0 keep theirs), with one
@@ -237,6 +253,7 @@ const struct backend_case backend_parts_cases[] = {
 	{"upsample + conv", upsample_conv},
 	{"upsample + add", upsample_add},
 	{"groupnorm", groupnorm},
+	{"groupnorm, slices", groupnorm_slices},
 	{"put-rows", put_rows},
 	{"concat", concat},
 	{"concat, branches", concat_branches},

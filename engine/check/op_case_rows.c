@@ -79,6 +79,17 @@ struct shape backend_many_rows(const struct shape *d)
 	return many;
 }
 
+struct shape backend_long_rows(const struct shape *d)
+{
+	static const int64_t widths[] = {256, 320, 384, 640, 768, 1024, 1280, 1536};
+	struct shape rows = *d;
+
+	rows.c = widths[(d->b + d->s) % (int64_t)(sizeof widths / sizeof *widths)];
+	rows.s = 2 + d->s % 9;
+	rows.n = 1 + d->n % 70;
+	return rows;
+}
+
 static void linear_narrow(
 	struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
 {
@@ -154,6 +165,14 @@ static void layernorm(struct kit *k, const struct types *t, const struct shape *
 		OPS(dx, dgamma, dbeta), accumulate ? 7 : 0);
 	fwd->attr.norm.eps = bwd->attr.norm.eps = 1e-5;
 	bwd->fwd = fwd;
+}
+
+static void layernorm_long(
+	struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
+{
+	const struct shape rows = backend_long_rows(d);
+
+	layernorm(k, t, &rows, accumulate);
 }
 
 static void add(struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
@@ -413,6 +432,7 @@ const struct backend_case backend_row_cases[] = {
 	{"gelu", gelu},
 	{"gelu-grad", gelu_grad},
 	{"layernorm", layernorm},
+	{"layernorm, long rows", layernorm_long},
 	{"add", add},
 	{"softmax-xent", softmax_xent},
 	{"softmax-xent, some classes", softmax_xent_of_some},

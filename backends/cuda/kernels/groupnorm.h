@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels of groupnorm.cu. */
+/* Kernels of groupnorm.cu and groupnorm_cluster.cu. */
 #ifndef JM_CUDA_GROUPNORM_H
 #define JM_CUDA_GROUPNORM_H
 
@@ -15,6 +15,7 @@ struct cuda_groups {
 	int batch, c, groups;
 	int64_t pixels;
 	bool silu;
+	bool clusters; /* the device has clusters of blocks */
 	float eps;
 	struct cuda_vec x, y, dx; /* all of one type */
 	const float *gamma, *beta;
@@ -26,6 +27,10 @@ struct cuda_groups {
 size_t cuda_groups_scratch(const struct cuda_groups *p);
 void cuda_groupnorm(const struct cuda_groups *p, cudaStream_t stream);
 void cuda_groupnorm_grad(const struct cuda_groups *p, cudaStream_t stream);
+/* The same in one pass over images that fit the shared memory of a cluster; the gradient leaves the
+ * sums of each image as scratch[batch][2][c]. False: other kernels have to be used. */
+bool cuda_groups_cluster(const struct cuda_groups *p, cudaStream_t stream);
+bool cuda_groups_cluster_grad(const struct cuda_groups *p, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

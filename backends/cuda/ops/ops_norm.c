@@ -181,7 +181,7 @@ static int takes_groups(struct cuda_dev *dev, const struct jm_group *group, stru
 }
 
 /* x: the number of its operand, behind which the vectors follow. */
-static struct cuda_groups groups_of(const struct jm_node *n, int x)
+static struct cuda_groups groups_of(const struct cuda_dev *dev, const struct jm_node *n, int x)
 {
 	const struct jm_tensor *image = n->in[x];
 
@@ -191,6 +191,7 @@ static struct cuda_groups groups_of(const struct jm_node *n, int x)
 		.groups = n->attr.group.groups,
 		.pixels = image->dim[2] * image->dim[3],
 		.silu = n->attr.group.silu,
+		.clusters = dev->prop.major >= 9,
 		.eps = (float)n->attr.group.eps,
 		.x = cuda_vec(image),
 		.gamma = cuda_data(n->in[x + 1]),
@@ -203,9 +204,8 @@ static int choices_groups(struct cuda_dev *dev, const struct jm_group *group,
 	struct jm_choice *choice, struct jm_err *err)
 {
 	const struct jm_node *n = group->node[0];
-	const struct cuda_groups p = groups_of(n, n->op == JM_OP_GROUPNORM_GRAD);
+	const struct cuda_groups p = groups_of(dev, n, n->op == JM_OP_GROUPNORM_GRAD);
 
-	(void)dev;
 	(void)err;
 	cuda_image_layouts(group, 0, choice);
 	choice->scratch = cuda_groups_scratch(&p);
@@ -216,7 +216,7 @@ static int choices_groups(struct cuda_dev *dev, const struct jm_group *group,
 static int run_groups(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = &exec->node[0];
-	struct cuda_groups p = groups_of(n, 0);
+	struct cuda_groups p = groups_of(dev, n, 0);
 
 	(void)err;
 	p.y = cuda_vec(n->out[0]);
@@ -230,7 +230,7 @@ static int run_groups(struct cuda_dev *dev, const struct cuda_exec *exec, struct
 static int run_groups_grad(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = &exec->node[0];
-	struct cuda_groups p = groups_of(n, 1);
+	struct cuda_groups p = groups_of(dev, n, 1);
 
 	(void)err;
 	p.y = cuda_vec(n->in[0]);

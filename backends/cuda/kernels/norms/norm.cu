@@ -4,9 +4,11 @@
  * handles one row at a time; forward, a warp or a part of it where the row is short. For the
  * gradients of gamma and beta each block sums its rows in registers and writes
  * partial[blocks,2,width], which a second kernel sums in order; RMS norm has one vector less. Layer
- * norm with the gradient of a bias, which is the sum of the result, has three.
+ * norm with the gradient of a bias, which is the sum of the result, has three. Gradients of short
+ * rows are in norm_teams.cu.
  */
-#include "common.cuh"
+#include "../common.cuh"
+#include "../norm_teams.h"
 
 #define MOST_THREADS 512
 #define FEW_THREADS  256 /* enough for most rows; more of their blocks fit a multiprocessor */
@@ -549,6 +551,10 @@ static int grad_packs(int64_t width)
 
 int cuda_norm_grad_blocks(int processors, const struct cuda_norm_grad *p)
 {
+	const int teams = cuda_norm_teams_blocks(processors, p);
+
+	if (teams)
+		return teams;
 	const int packs = grad_packs(p->width), each = (p->width % PACK ? 1 : PACK) * packs;
 	const int per_sm = grad_per_sm(p->centred, packs, p->x.type == CUDA_F32 ? 4 : 2);
 	const int threads = threads_for((p->width + each - 1) / each, MOST_THREADS);
@@ -569,7 +575,9 @@ void cuda_norm_grad(const struct cuda_norm_grad *p, cudaStream_t stream)
 {
 	const int packs = grad_packs(p->width);
 
-	if (p->width % PACK)
+	if (cuda_norm_teams_blocks(p->blocks, p))
+		cuda_norm_teams(p, stream);
+	else if (p->width % PACK)
 		norm_grad_of<1, 4>(p, stream);
 	else if (packs == 1)
 		norm_grad_of<PACK, 1>(p, stream);

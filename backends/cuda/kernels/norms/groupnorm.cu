@@ -3,19 +3,19 @@
  * Group norm of x[batch,pixels,c], c fastest, with SiLU or without. A thread handles a pack of
  * channels of some pixels of an image, as in rows.cuh; blockIdx.z is the image. A pass over the
  * images leaves two sums of each channel as parts[batch][gridDim.y][2][c]; a small kernel adds them
- * up to what a group needs, in f64; and a second pass writes the result:
+ * up to what a group needs, in f64; and a second pass writes the result. Small images are read once
+ * (groupnorm_cluster.cu).
  *
  *	forward	 sums of x - s and (x - s)^2, where s is near the mean of the channel, so that the
  *		 variance is no difference of large numbers
  *	gradient sums of e and e h, which are dbeta and dgamma, too: e = dy silu'(t), h = (x - mean)
  *		 rstd
  */
-#include "groupnorm.h"
-#include "rows.cuh"
+#include "groupnorm.cuh"
+#include "../rows.cuh"
 
 #define AHEAD  4    /* rows that a thread loads at a time */
 #define BLOCKS 1584 /* of a pass, about: three for each of 132 multiprocessors, four times */
-#define SOME   4    /* pixels that estimate the mean of a channel */
 #define WARPS  8    /* of a block that adds parts; each has a group */
 
 /* Of N channels of an image: t = (x - mean) scale + beta. */
@@ -36,36 +36,6 @@ __device__ __forceinline__ void line_of(const struct cuda_groups &p, int64_t at,
 		ret.scale[k] = ret.rstd[k] * p.gamma[at + k];
 		ret.beta[k] = p.beta[at + k];
 	}
-}
-
-/* The means of N channels of an image from `at` on over some of its pixels. */
-template <int N, typename T>
-__device__ __forceinline__ void shifts_of(
-	const struct cuda_groups &p, int64_t image, int64_t at, float (&shift)[N])
-{
-	const T *x = as<const T>(p.x) + image * p.pixels * p.c + at;
-	packed<N, T> part[SOME];
-
-#pragma unroll
-	for (int i = 0; i < SOME; i++)
-		fetch(x + p.pixels * i / SOME * p.c, part[i]);
-#pragma unroll
-	for (int k = 0; k < N; k++) {
-		shift[k] = 0;
-#pragma unroll
-		for (int i = 0; i < SOME; i++)
-			shift[k] += part[i].at(k);
-		shift[k] /= SOME;
-	}
-}
-
-/* The gradient before SiLU. */
-template <typename T>
-__device__ __forceinline__ float slope_of(const struct cuda_groups &p, float dy, float t)
-{
-	const float s = sigmoid<T>(t);
-
-	return p.silu ? dy * s * (1 + t * (1 - s)) : dy;
 }
 
 template <int N, typename T> struct group_part {
@@ -370,6 +340,8 @@ void cuda_groupnorm(const struct cuda_groups *p, cudaStream_t stream)
 {
 	const struct columns s = shape_of(p);
 
+	if (cuda_groups_cluster(p, stream))
+		return;
 	with_type(p->x, [&](auto t) {
 		using T = decltype(t);
 
@@ -382,6 +354,11 @@ void cuda_groupnorm_grad(const struct cuda_groups *p, cudaStream_t stream)
 {
 	const struct columns s = shape_of(p);
 
+	if (cuda_groups_cluster_grad(p, stream)) {
+		group_columns_kernel<<<blocks_for(p->c, WARP), dim3(WARP, WARP), 0, stream>>>(
+			*p, 1);
+		return;
+	}
 	with_type(p->x, [&](auto t) {
 		using T = decltype(t);
 
