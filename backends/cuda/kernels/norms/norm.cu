@@ -575,7 +575,7 @@ void cuda_norm_grad(const struct cuda_norm_grad *p, cudaStream_t stream)
 {
 	const int packs = grad_packs(p->width);
 
-	if (cuda_norm_teams_blocks(p->blocks, p))
+	if (has_vectors(p) && cuda_norm_teams_blocks(p->blocks, p))
 		cuda_norm_teams(p, stream);
 	else if (p->width % PACK)
 		norm_grad_of<1, 4>(p, stream);
