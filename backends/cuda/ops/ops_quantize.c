@@ -234,7 +234,8 @@ static int takes_scaled(struct cuda_dev *dev, const struct jm_group *group, stru
 		n->in[1]->type != JM_F8E4M3 || n->in[2] || n->accumulate ||
 		!n->out[0]->is_virtual || n->out[0]->type != JM_BF16 ||
 		reader->in[product] != n->out[0] || jm_tensor_rows(n->in[0]) < SCALED_LEAST ||
-		jm_tensor_rows(n->in[0]) % F8_MULTIPLE || jm_tensor_width(n->in[0]) % F8_MULTIPLE)
+		jm_tensor_rows(n->in[0]) % F8_MULTIPLE || jm_tensor_width(n->in[0]) % F8_MULTIPLE ||
+		n->in[1]->dim[0] % F8_MULTIPLE)
 		return cuda_no_types(n, err);
 	p = scaled_rows_of(group->node, group->n_nodes, NULL);
 	p.ws = &factors; /* not NULL: present; the address is not used */
