@@ -19,6 +19,7 @@ from weights_files import tensor, write
 PAPERS = yaml.safe_load((SOURCE / "tests/data/papers.yaml").read_text())
 FAKES = BUILD / "tests/peers"
 UPDATE = ("optimizer", "lr", "schedule", "weight-decay", "clip")  # what a default of joulemark could make another work
+EACH = 32  # pictures of a class
 planned = pytest.mark.skipif(not (FAKES / "cuda-plans.so").exists(), reason="needs the CUDA toolkit")
 
 
@@ -53,20 +54,22 @@ def seconds(text):
 
 
 def put_pictures(root, classes):
-    """A folder of two parts with one picture in each class."""
-    picture = coded(noise(8, 8), "JPEG")
+    """A folder of two parts, whose pictures are enough for a step and the same file."""
+    os.makedirs(root)
+    with open(f"{root}.jpg", "wb") as f:
+        f.write(coded(noise(8, 8), "JPEG"))
     for part in ("train", "val"):
         for i in range(classes):
             os.makedirs(f"{root}/{part}/{i}")
-            with open(f"{root}/{part}/{i}/a.jpg", "wb") as f:
-                f.write(picture)
+            for k in range(EACH):
+                os.link(f"{root}.jpg", f"{root}/{part}/{i}/{k}.jpg")
 
 
 def put_cifar(root):
     os.makedirs(root)
     for name in [*(f"data_batch_{n}" for n in range(1, 6)), "test_batch"]:
         with open(f"{root}/{name}.bin", "wb") as f:
-            f.write(bytes(3073) * 2)
+            f.truncate(3073 * 10000)
 
 
 def put_text(path):
