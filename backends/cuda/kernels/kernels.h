@@ -331,6 +331,7 @@ struct cuda_pages {
 	int heads, groups, depth, slots;
 	float scale;
 	const int32_t *position, *request, *page;
+	bool late; /* the kernel before may have written positions or requests */
 	struct cuda_vec x, q, keys, values, y;
 	const float *angles; /* of positions 0 to positions - 1: cosines, then sines */
 	int64_t positions;

@@ -25,6 +25,7 @@ static struct cuda_pages pages_of(const struct jm_node *n)
 		.position = n->in[1]->data,
 		.request = n->in[2]->data,
 		.page = n->in[3]->data,
+		.late = n->in[1]->class == JM_CLASS_ACT || n->in[2]->class == JM_CLASS_ACT,
 		.keys = cuda_vec(keys),
 		.values = cuda_vec(n->in[5]),
 		.splits = 1,

@@ -382,6 +382,9 @@ __global__ void __launch_bounds__(FEW *WARP, few_blocks<K>)
 	attention_few_kernel(struct cuda_pages p)
 {
 	extern __shared__ __align__(128) char share[];
+
+	if (p.late)
+		wait_for_previous();
 	const struct tile t = few_at(p, blockIdx.y + threadIdx.x % WARP * gridDim.y);
 	const bool alone = gridDim.y < p.rows && t.n && t.first >= 0 && pages_of(t) <= ALONE;
 	unsigned single = __ballot_sync(0xffffffffu, alone),
