@@ -172,17 +172,21 @@ __device__ __forceinline__ void spread(const packed<N, T> &from, float (&ret)[N]
 		ret[i] = from.at(i);
 }
 
+template <int N, typename T> __device__ __forceinline__ void add_stored(const T *p, float (&v)[N])
+{
+	float old[N];
+
+	load(p, old);
+#pragma unroll
+	for (int i = 0; i < N; i++)
+		v[i] += old[i];
+}
+
 template <int N, typename T>
 __device__ __forceinline__ void store_sum(T *p, float (&v)[N], bool add)
 {
-	if (add) {
-		float old[N];
-
-		load(p, old);
-#pragma unroll
-		for (int i = 0; i < N; i++)
-			v[i] += old[i];
-	}
+	if (add)
+		add_stored(p, v);
 	store(p, v);
 }
 

@@ -281,14 +281,8 @@ template <int N, typename T>
 __device__ __forceinline__ void store_whole(T *p, float (&v)[N], bool add)
 {
 	if constexpr (N == PACK && sizeof(T) == 2) {
-		if (add) {
-			float old[N];
-
-			load(p, old);
-#pragma unroll
-			for (int i = 0; i < N; i++)
-				v[i] += old[i];
-		}
+		if (add)
+			add_stored(p, v);
 		__stwb(reinterpret_cast<uint4 *>(p),
 			make_uint4(two(p, v[0], v[1]), two(p, v[2], v[3]), two(p, v[4], v[5]),
 				two(p, v[6], v[7])));

@@ -178,7 +178,7 @@ static int run_tokens(struct cuda_dev *dev, const struct cuda_exec *exec, struct
 	return 0;
 }
 
-static int takes_first(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+static int takes_alike(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
 	const struct jm_node *n = group->node[0];
 
@@ -247,14 +247,6 @@ static int run_put(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm
 
 /* ---- rows of which the loss has a target ----------------------------------------------------- */
 
-static int takes_spread(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
-{
-	const struct jm_node *n = group->node[0];
-
-	(void)dev;
-	return n->in[0]->type == n->out[0]->type ? 0 : cuda_no_types(n, err);
-}
-
 static int run_spread(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = &exec->node[0];
@@ -295,11 +287,11 @@ const struct cuda_op cuda_ops_tokens[] = {
 		NULL},
 	{{JM_OP_TOKENS}, 1, takes_tokens, choices_tokens, NULL, NULL, run_tokens, NULL},
 	{{JM_OP_TOKENS_GRAD}, 1, takes_tokens, choices_tokens, NULL, NULL, run_tokens, NULL},
-	{{JM_OP_FIRST}, 1, takes_first, NULL, NULL, NULL, run_first, NULL},
-	{{JM_OP_FIRST_GRAD}, 1, takes_first, NULL, NULL, NULL, run_first, NULL},
+	{{JM_OP_FIRST}, 1, takes_alike, NULL, NULL, NULL, run_first, NULL},
+	{{JM_OP_FIRST_GRAD}, 1, takes_alike, NULL, NULL, NULL, run_first, NULL},
 	{{JM_OP_PUT_ROWS}, 1, takes_put, NULL, NULL, NULL, run_put, NULL},
 	{{JM_OP_PUT_ROWS_GRAD}, 1, takes_put, NULL, NULL, NULL, run_put, NULL},
-	{{JM_OP_ROWS_GRAD}, 1, takes_spread, NULL, NULL, NULL, run_spread, NULL},
+	{{JM_OP_ROWS_GRAD}, 1, takes_alike, NULL, NULL, NULL, run_spread, NULL},
 	{{JM_OP_WANTED_ROWS}, 1, NULL, NULL, NULL, NULL, run_wanted, NULL},
 	{.n_nodes = 0},
 };
