@@ -259,7 +259,7 @@ static int read_index(const char *index, json_t **ret, struct jm_err *err)
 		return code;
 	if (bytes > INDEX_MOST)
 		code = jm_err_set(err, JM_EFORMAT,
-			"Index %s is larger than 100 MB, so it is none; copy it again.", index);
+			"Index %s is larger than 100 MB, which no index is; copy it again.", index);
 	if (!code)
 		code = read_text(index, fd, 0, bytes, &text, err);
 	close(fd);

@@ -173,8 +173,7 @@ static int choose_shape(struct serve *s, struct jm_step_shape *ret, struct jm_er
 		return jm_err_set(err, JM_EUSAGE,
 			"Requests of up to %lld tokens exceed the model's context of %lld; give "
 			"shorter prompts or answers (--input-tokens and --output-tokens, --lengths "
-			"or "
-			"--text).",
+			"or --text).",
 			(long long)most, (long long)context);
 	code = jm_served_shape(s->step_tokens, s->running, most, ret, err);
 	if (code)

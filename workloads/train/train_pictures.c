@@ -371,8 +371,8 @@ static void say_data(struct train *s)
 		what, set->path);
 }
 
-/* samples: of a step. The last step of an epoch goes on with the next one; a step of several epochs
- * would be none. */
+/* samples: of a step. The last step of an epoch may take samples of the next one; no step may be
+ * longer than an epoch. */
 static int check_epoch(const struct train *s, int64_t samples, struct jm_err *err)
 {
 	const struct jm_data_set *set = &s->pictures.set;
