@@ -3,6 +3,7 @@
 """Tokens per second and joules per token of serving LLaMA 3 8B on one GPU, row by row, beside limits and aims.
 
     bench/gpu/serve.py joulemark [--out docs/speed_serving.json] [--seconds 60] [--again] [--rows ROW...]
+    bench/gpu/serve.py --table 'NVIDIA H200' [--out docs/speed_serving.json]
 
 Random weights and tokens; rows that --out has, of whatever card, are not measured again without --again, which replaces those of the
 same card. Prompts of the rows `ttft` arrive at random with pauses between them, so that each finds the GPU idle. `limit` is what an H100 80GB (700 W)
@@ -114,9 +115,42 @@ def write(path, rows):
     os.replace(path + ".new", path)
 
 
+def place(row):
+    return [one.name for one in ROWS].index(row["row"])
+
+
+def line(row):
+    """Of the table of docs/speed_serving.md; bold: the aim is reached."""
+    requests = "one at a time" if row["arrival"] == "single" else f"{row['running']:,}"
+    figure, joules = f"{row['figure']:,.0f}", f"{row['joules_per_token']:#.3g}"
+    figure = f"**{figure}**" if row["reached"] else figure
+    if row["aim_joules_per_token"]:
+        joules += f" ({row['aim_joules_per_token']:g})"
+    return (f"| {row['input_tokens']}/{row['output_tokens']} | {row['precision']} | {requests} | {row['step_tokens']} | {row['limit']:,} | "
+            f"{row['aim']:,} | {figure} | {1e3 * row['tpot_p50_s']:.1f} | {row['watts']:.0f} | {joules} | {row['seconds']:.0f} |")
+
+
+def first_token(row):
+    figure = f"{1e3 * row['figure']:.1f}"
+    return (f"| {row['input_tokens']:,} | {row['precision']} | {1e3 * row['limit']:.1f} | {1e3 * row['aim']:.1f} | "
+            f"{f'**{figure}**' if row['reached'] else figure} | {row['seconds']:.0f} |")
+
+
+def tables(rows, card):
+    """Both tables of a card, in Markdown: tokens per second, and the time of the first token."""
+    rows = sorted((row for row in rows if row["card"] == card), key=place)
+    served = [line(row) for row in rows if row["unit"] == "tokens/s"]
+    first = [first_token(row) for row in rows if row["unit"] == "s"]
+    return "\n".join([
+        "| input/output tokens | precision | running | step | limit, tokens/s | aim | tokens/s | TPOT p50, ms | W | J/token (aim) | window, s |",
+        "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|", *served, "",
+        "| prompt, tokens | precision | limit, ms | aim | first token, ms | window, s |", "|--:|---|--:|--:|--:|--:|", *first])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("joulemark")
+    parser.add_argument("joulemark", nargs="?", default="joulemark")
+    parser.add_argument("--table", metavar="CARD", help="print the tables of that card, and measure nothing")
     parser.add_argument("--rows", nargs="+", metavar="ROW", default=[])
     parser.add_argument("--out", default="docs/speed_serving.json")
     parser.add_argument("--seconds", type=int, default=60)
@@ -126,6 +160,9 @@ def main():
     if os.path.exists(options.out):
         with open(options.out, encoding="utf-8") as f:
             rows = json.load(f)
+    if options.table:
+        print(tables(rows, options.table))
+        return
     for row in ROWS:
         if options.rows and row.name not in options.rows:
             continue

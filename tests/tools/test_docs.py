@@ -106,6 +106,15 @@ def test_the_share_of_the_bound_is_what_the_other_columns_give():
     assert heat[at["of bound"]] == f"{100 * 1.92 / (0.919 * 4.814):.0f} %, memory"
 
 
+@pytest.mark.parametrize("card", ["NVIDIA H200", "NVIDIA H100 80GB HBM3"])
+def test_the_page_of_serving_has_the_tables_of_its_figures(card):
+    made = subprocess.run([sys.executable, SOURCE / "bench" / "gpu" / "serve.py", "--out", SOURCE / "docs" / "speed_serving.json",
+                           "--table", card], check=True, capture_output=True, text=True).stdout
+    tables = made.strip().split("\n\n")
+    assert len(tables) == 2 and all(table.count("\n") > 2 for table in tables)
+    assert all(table in (SOURCE / "docs" / "speed_serving.md").read_text() for table in tables)
+
+
 def test_the_chart_of_the_loader_is_made_of_its_figures(tmp_path):
     subprocess.run([sys.executable, SOURCE / "bench" / "loading_chart.py", "--output", tmp_path / "loading.svg"], check=True)
     drawn = (tmp_path / "loading.svg").read_text()
