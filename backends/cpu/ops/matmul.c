@@ -11,6 +11,7 @@
  */
 #include <stdlib.h>
 
+#include "backends/cpu/device/peak.h"
 #include "ops_quantize.h"
 
 typedef void own_gemm(const struct cpu_gemm *g);
@@ -69,6 +70,13 @@ static struct cpu_gemm describe(const struct cpu_dev *dev, const struct jm_node 
 static bool has_bias(const struct jm_node *node)
 {
 	return node->op == JM_OP_LINEAR && node->in[2];
+}
+
+/* With tiles, sums of 63 products are an illegal instruction in oneDNN 2.6.3, for most numbers of
+ * rows and columns; of 1 to 200 products no others are. */
+static bool onednn_fails(const struct cpu_gemm *g)
+{
+	return g->a.bf16 && g->k == 63 && cpu_has_tiles();
 }
 
 /*
@@ -238,7 +246,7 @@ static own_gemm *own_of(
 		*ret_scratch = own->few_rows->scratch(g);
 		return own->few_rows->gemm;
 	}
-	if (own_is_faster(dev, g) || primitive_desc(dev, g, with_bias, &pd)) {
+	if (onednn_fails(g) || own_is_faster(dev, g) || primitive_desc(dev, g, with_bias, &pd)) {
 		*ret_scratch = own->gemms->scratch(g);
 		return own->gemms->gemm;
 	}
