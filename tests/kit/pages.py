@@ -40,7 +40,7 @@ def make_page(tmp_path, rows, *args):
     return out
 
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"))), None)
 
 
 def browse(page, *args, fragment=""):
