@@ -305,6 +305,13 @@ static int open_output(struct jm_cli *cli, char **text, size_t *size)
 	return cli->out ? 0 : jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for the output.");
 }
 
+/* A verdict of our own that was not written is a failure; the status of a command that was run, and
+ * that of wrong usage, stay. */
+static int unwritten(const struct jm_cli *cli, int status)
+{
+	return status && (cli->command || status == JM_EXIT_USAGE) ? status : JM_EXIT_FAILURE;
+}
+
 static int close_output(struct jm_cli *cli, char **text, int status)
 {
 	int rc = 0;
@@ -317,9 +324,10 @@ static int close_output(struct jm_cli *cli, char **text, int status)
 	else if (*text && **text)
 		rc = jm_output_text(cli->output, *text, &cli->err);
 	cli->out = stdout;
-	if (rc)
-		rc = jm_cli_fail(cli);
-	return status ? status : rc;
+	if (!rc)
+		return status;
+	jm_cli_fail(cli);
+	return unwritten(cli, status);
 }
 
 /* What a joulemark that was killed has left set is put back first, by whatever comes next. What
@@ -367,13 +375,13 @@ static int run_command(struct jm_cli *cli, int argc, char **argv)
 }
 
 /* A full disk must not look like success. */
-static int flush_stdout(int status)
+static int flush_stdout(const struct jm_cli *cli, int status)
 {
 	if (!ferror(stdout) && !fflush(stdout))
 		return status;
 	fprintf(stderr, "joulemark: Writing to standard output failed; is the disk full or the "
 			"pipe closed?\n");
-	return status ? status : JM_EXIT_FAILURE;
+	return unwritten(cli, status);
 }
 
 /* In place of a closed standard descriptor the next file opened would take what is printed: the
@@ -410,10 +418,10 @@ int main(int argc, char **argv)
 	}
 	if (!strcmp(argv[1], "--version")) {
 		printf("joulemark %s\n", JM_VERSION);
-		return flush_stdout(0);
+		return flush_stdout(&cli, 0);
 	}
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
-		return flush_stdout(
+		return flush_stdout(&cli,
 			jm_help_program(jm_commands, stdout, jm_screen_width(STDOUT_FILENO)));
 	if (jm_ctx_init(&cli.ctx, &cli.err))
 		return jm_cli_fail(&cli);
@@ -423,7 +431,7 @@ int main(int argc, char **argv)
 	cli.cmd = find_command(argv[1], &cli.err);
 	if (!cli.cmd)
 		return jm_cli_fail(&cli);
-	status = flush_stdout(run_command(&cli, argc - 2, argv + 2));
+	status = flush_stdout(&cli, run_command(&cli, argc - 2, argv + 2));
 	if (cli.ctx.n_left)
 		_exit(status);
 	return status;

@@ -227,6 +227,11 @@ static int open_text(const char *path, const char *idx, struct jm_corpus *ret, s
 	return 0;
 }
 
+static bool is_bin(const char *path, size_t n)
+{
+	return n > 4 && !strcmp(path + n - 4, ".bin");
+}
+
 /* The length of NAME when path is NAME.bin or NAME.idx, or NAME is no file but NAME.idx is; else
  * 0. */
 static size_t stem_of(const char *path)
@@ -234,7 +239,7 @@ static size_t stem_of(const char *path)
 	size_t n = strlen(path), stem = n;
 	char idx[PATH_MAX];
 
-	if (n > 4 && (!strcmp(path + n - 4, ".bin") || !strcmp(path + n - 4, ".idx")))
+	if (is_bin(path, n) || (n > 4 && !strcmp(path + n - 4, ".idx")))
 		stem = n - 4;
 	snprintf(idx, sizeof(idx), "%.*s.idx", (int)stem, path);
 	if (stem == n && !access(path, F_OK))
@@ -247,6 +252,12 @@ int jm_corpus_open(const char *path, struct jm_corpus *ret, struct jm_err *err)
 	size_t stem = strlen(path) < PATH_MAX - 8 ? stem_of(path) : 0;
 	char idx[PATH_MAX], bin[PATH_MAX];
 
+	if (!stem && is_bin(path, strlen(path)) && !access(path, F_OK))
+		return jm_err_set(err, JM_EFORMAT,
+			"Text %s has no index, the file of this name that ends in .idx; put it "
+			"there, or, to learn from the bytes of %s, give it a name that does not "
+			"end in .bin.",
+			path, path);
 	if (!stem)
 		return open_text(path, NULL, ret, err);
 	snprintf(idx, sizeof(idx), "%.*s.idx", (int)stem, path);

@@ -156,6 +156,16 @@ def test_full_disk_is_no_success():
     sentence(done)
 
 
+@pytest.mark.parametrize("words", [["check", "--at-least", "A"], ["check", "--json", "--at-least", "A"]])
+@pytest.mark.parametrize("where", ["stdout", "--output"])
+def test_verdict_that_was_not_written_is_a_failure(words, where):
+    """1 would say that the records were judged and that the reader has seen how."""
+    words = [*words, *(["--output", "/dev/full"] if where == "--output" else []), SOURCE / "tests/data/report/h200x4.json"]
+    with open("/dev/full" if where == "stdout" else os.devnull, "w", encoding="ascii") as out:
+        done = jm(*words, stdout=out)
+    assert done.returncode == FAILURE and done.stderr
+
+
 def completions(words, cwd=".", env=None):
     """What bash offers for the last of these words, by the script that the program prints."""
     line = " ".join(f"'{word}'" for word in ["joulemark", *words])
