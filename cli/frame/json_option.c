@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "json_option.h"
 
-#include "base/files/output.h"
-
 #include <string.h>
 
 bool jm_json_next(const char *word)
@@ -39,6 +37,15 @@ int jm_json_format(struct jm_cli *cli)
 	if (jm_values_set(&cli->values, "format", "json", &cli->err))
 		return cli->err.code;
 	return strcmp(path, "-") != 0 ? jm_values_set(output, "output", path, &cli->err) : 0;
+}
+
+int jm_cli_put_by(struct jm_cli *cli, const char *path, jm_output_fn *put, const void *what)
+{
+	if (strcmp(path, "-") != 0)
+		return jm_output_by(path, put, what, &cli->err);
+	return put(what, cli->out) ? 0
+				   : jm_err_set(&cli->err, JM_EIO,
+					     "The results could not be written.");
 }
 
 int jm_json_put(struct jm_cli *cli, json_t *value)

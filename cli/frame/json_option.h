@@ -3,6 +3,7 @@
 #ifndef JM_JSON_OPTION_H
 #define JM_JSON_OPTION_H
 
+#include "base/files/output.h"
 #include "cli.h"
 
 #include <jansson.h>
@@ -25,6 +26,8 @@ bool jm_json_next(const char *word);
 bool jm_json_wanted(const struct jm_cli *cli);
 /* Where the row is JM_JSON_FORMAT, --json sets the format, and the output where it names a file. */
 int jm_json_format(struct jm_cli *cli);
+/* To the file; "-" is where the results of every command go, which --output says. */
+int jm_cli_put_by(struct jm_cli *cli, const char *path, jm_output_fn *put, const void *what);
 /* Writes the value where --json says, and releases it; NULL: there was no memory for it. */
 int jm_json_put(struct jm_cli *cli, json_t *value);
 

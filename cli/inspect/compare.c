@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* joulemark compare: two sets of runs, and an exit status by what changed. */
-#include "base/files/output.h"
 #include "base/text/json.h"
 #include "base/text/number.h"
 #include "cli/frame/cli.h"
@@ -37,18 +36,11 @@ static void list_ignored(const struct jm_given *g, const char **ret)
 static int show(struct jm_cli *cli, const char *path, const struct jm_compare *c,
 	const struct jm_compare_names *names)
 {
-	json_t *json;
 	int rc = 0;
 
 	if (!path || strcmp(path, "-") != 0)
 		rc = jm_compare_print(c, names, cli->width, cli->out, &cli->err);
-	if (!path || rc)
-		return rc;
-	json = jm_compare_json(c, names);
-	rc = json ? jm_output_json(path, json, &cli->err)
-		  : jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for the comparison.");
-	json_decref(json);
-	return rc;
+	return !path || rc ? rc : jm_json_put(cli, jm_compare_json(c, names));
 }
 
 static int compare(struct jm_cli *cli, struct jm_given *g, const struct jm_compare_call *call)

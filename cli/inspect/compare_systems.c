@@ -2,8 +2,8 @@
 /* joulemark compare --systems and --published: the records of all files in one table for each
  * work. */
 #include "compare_systems.h"
-#include "base/files/output.h"
 #include "base/text/json.h"
+#include "cli/frame/json_option.h"
 #include "compare_judge.h"
 #include "compare_side.h"
 #include "report/format/text.h"
@@ -61,18 +61,11 @@ static int read_all(const struct jm_cli *cli, struct jm_given *g, json_t *record
 
 static int show(struct jm_cli *cli, const char *path, const struct jm_systems *s)
 {
-	json_t *json;
 	int rc = 0;
 
 	if (!path || strcmp(path, "-") != 0)
 		rc = jm_systems_print(s, cli->width, cli->out, &cli->err);
-	if (!path || rc)
-		return rc;
-	json = jm_systems_json(s);
-	rc = json ? jm_output_json(path, json, &cli->err)
-		  : jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for the table of systems.");
-	json_decref(json);
-	return rc;
+	return !path || rc ? rc : jm_json_put(cli, jm_systems_json(s));
 }
 
 /* Nothing to judge is no success: the condition cannot be decided. */

@@ -537,9 +537,9 @@ static int write_out(struct jm_cli *cli, const struct describe_plan *plan)
 	if (text && plan->lists_graph)
 		describe_graph_print(plan->program, cli->out);
 	if (!code && json)
-		code = jm_output_by(json, dump_json, &plans, &cli->err);
+		code = jm_cli_put_by(cli, json, dump_json, &plans);
 	if (!code && svg)
-		code = jm_output_by(svg, draw, plan, &cli->err);
+		code = jm_cli_put_by(cli, svg, draw, plan);
 	return code;
 }
 

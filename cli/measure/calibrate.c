@@ -205,7 +205,7 @@ static int show_and_keep(struct jm_cli *cli, const struct call *c, const json_t 
 	if (!json || strcmp(json, "-") != 0)
 		put_table(cli, observed);
 	if (json)
-		rc = jm_output_json(json, observed, &cli->err);
+		rc = jm_json_put(cli, json_incref((json_t *)observed));
 	if (!rc && keep)
 		kept = jm_sensors_keep(&cli->ctx, observed, &cli->err);
 	if (rc || kept < 0)

@@ -178,6 +178,12 @@ static void warn_left_out(const struct jm_cli *cli, const json_t *left_out)
 	}
 }
 
+/* Not where JSON goes. */
+static bool is_text_wanted(const struct jm_cli *cli, const struct call *c)
+{
+	return !c->json || strcmp(c->json, "-") != 0 || cli->output;
+}
+
 static int fold_all(struct jm_cli *cli, const struct call *c, const struct jm_recording *r,
 	const char *phase, json_t *all, json_t *left_out)
 {
@@ -195,9 +201,11 @@ static int fold_all(struct jm_cli *cli, const struct call *c, const struct jm_re
 			rc = leave_out(cli, s, &err, left_out);
 			continue;
 		}
-		if (json_array_size(all))
-			fputc('\n', cli->out);
-		put_fold(cli, r, phase, s, &fold);
+		if (is_text_wanted(cli, c)) {
+			if (json_array_size(all))
+				fputc('\n', cli->out);
+			put_fold(cli, r, phase, s, &fold);
+		}
 		json_array_append_new(all, fold_json(s, &fold));
 	}
 	if (json_array_size(all))

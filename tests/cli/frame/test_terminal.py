@@ -95,7 +95,11 @@ def test_width_without_a_terminal():
     assert "range" in sentence(jm("report", "--width", "19", DATA / "h100x4.json"), USAGE)
 
 
-@pytest.mark.parametrize("command", [["doctor"], ["list", "--json"], ["get", *SIM], ["help", "--man"]])
+@pytest.mark.parametrize("command", [
+    ["doctor"], ["list", "--json"], ["get", *SIM], ["help", "--man"], ["describe", "alexnet", "--json"],
+    ["describe", "alexnet", "--svg", "-"], ["compare", DATA / "h200x4.json", DATA / "h200x4.json", "--json"],
+    ["compare", "--systems", DATA / "h200x4.json", "--json"],
+    ["calibrate", "--json", "--from", DATA.parent / "h100" / "calibrate.json"]])
 def test_output_to_a_file(command, tmp_path):
     path = tmp_path / "out"
     done = jm(*command, "--output", path)

@@ -72,7 +72,7 @@ def test_two_levels_inside_a_kernel(trace):
 
 
 def test_as_many_bins_as_are_certain(trace):
-    gpu = json.loads(jm("fold", "--json", "-", "--output", trace / "text", trace).stdout)["meters"][0]
+    gpu = json.loads(jm("fold", "--json", "-", trace).stdout)["meters"][0]
     mean = gpu["joules"] / gpu["duration_s"]
     assert len(gpu["watts"]) >= 3 and max(gpu["error_watts"]) <= 0.15 * mean
 
