@@ -10,6 +10,7 @@
 #include "policy_plan.h"
 #include "tune_run.h"
 
+#include "base/files/output.h"
 #include "base/process/child_process.h"
 #include "meter/source.h"
 
@@ -201,7 +202,7 @@ static int tune(struct jm_cli *cli)
 	t.m.tune = &t.run;
 	if (isnan(t.run.within_s))
 		t.run.within_s = t.run.per_phase ? 300 : n_knobs(&t) > 1 ? 180 : 60;
-	if (check(cli, &t))
+	if (check(cli, &t) || (t.run.policy && jm_output_try(t.run.policy, &cli->err)))
 		return jm_cli_fail(cli);
 	if (jm_hold_check(cli->command, &cli->err)) {
 		jm_cli_fail(cli);
