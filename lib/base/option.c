@@ -394,9 +394,18 @@ bool jm_values_given(const struct jm_values *v, const char *name)
 bool jm_values_is_default(const struct jm_values *v, const char *name)
 {
 	const struct jm_value *value = lookup(v, name);
-	const char *fallback = value ? value->option->fallback : NULL;
+	const struct jm_option *row = value ? value->option : NULL;
+	const char *fallback = row ? row->fallback : NULL;
+	double number;
 
-	return !value || !value->text || (fallback && !strcmp(value->text, fallback));
+	if (!value || !value->text)
+		return true;
+	/* "1e-08" is "1e-8" */
+	return fallback && (!strcmp(value->text, fallback) ||
+				   (!isnan(value->number) &&
+					   !jm_parse_quantity(fallback, row->unit ? row->unit : "",
+						   false, &number, NULL) &&
+					   number == value->number));
 }
 
 /* As an integer field has it: the index of a choice, a duration in nanoseconds. False: no value. */

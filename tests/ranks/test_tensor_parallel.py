@@ -131,7 +131,7 @@ def test_values_that_ranks_share_are_compared(bent, tmp_path):
 
 def test_rows_of_one_rank_are_not_divided():
     r = one(*LLAMA, "--ranks", "2", "--tp", "1", "--sequence-parallel", "--batch", "1", "--steps", "1", "--device", "cpu")
-    assert r["note"] == "--sequence-parallel has no effect with --tp 1."
+    assert r["note"] == "--sequence-parallel has no effect: it needs --tp of at least 2."
 
 
 @pytest.mark.parametrize("work, ranks, tp, more, reason", [

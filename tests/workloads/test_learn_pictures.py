@@ -191,6 +191,7 @@ def test_refuses_what_does_not_go_together(folders):
                             ((*NARROW, "--data", val, "--eval-every", 2), "held out"),
                             ((*NARROW, "--data", folders / "none"), "does not exist"),
                             ((*NARROW, "--data", val, "--eval-data", f"{val}/"), "none are held out"),
+                            ((*NARROW, "--data", folders, "--eval-data", folders / "train"), "the part of --data that is learnt"),
                             ((*NARROW, "--text", __file__), "reads no text"),
                             (("gpt", "--layers", 1, "--hidden", 16, "--heads", 2, "--context", 32, "--data", val), "reads neither pictures nor fields")]:
         done = jm("run", *words, "--steps", 1)

@@ -93,6 +93,22 @@ def test_refusals(tmp_path, text, status, options, hint):
         assert r["status"] == "failed" and hint in r["reason"] and r["throughput"] is None
 
 
+@pytest.mark.parametrize("option, value, used_with, needs", [
+    ("momentum", 0.5, {"optimizer": "sgd"}, "--optimizer sgd"),
+    ("beta1", 0.5, {"optimizer": "adam"}, None),
+    ("lr-steps", 5, {"schedule": "step"}, "--schedule cosine, linear or step"),
+    ("lr-min", 0.001, {"schedule": "cosine"}, "--schedule cosine or linear"),
+    ("lr-factor", 0.5, {"schedule": "step"}, "--schedule step"),
+    ("eval-batches", 2, {"eval-every": 2}, "--eval-every"),
+    ("images", "fresh", None, "random samples, which are those of a model without text and without --data"),
+])
+def test_an_option_that_changes_nothing_is_named(tmp_path, text, option, value, used_with, needs):
+    note = train(tmp_path, text, **{option: value})[1]["note"]
+    assert note == (needs and f"--{option} has no effect: it needs {needs}.")
+    if used_with:
+        assert train(tmp_path, text, **{option: value}, **used_with)[1]["note"] is None
+
+
 @pytest.mark.parametrize("words, hint", [
     (("resnet18", "--image", 8, "--batch", 2), "--image 32 or more"),
     (("resnet18", "--image", 32, "--batch", 1), "variance"),

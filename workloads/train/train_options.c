@@ -5,6 +5,7 @@
 #include "engine/graph/init_rule.h"
 #include "engine/graph/optimizer.h"
 #include "engine/graph/tensor.h"
+#include "idle_options.h"
 #include "train_parts.h"
 #include "train_pictures.h"
 #include "train_text.h"
@@ -453,6 +454,9 @@ static int check_threads(const struct train *s, struct jm_err *err)
 
 static int check_kept(const struct train *s, struct jm_err *err)
 {
+	if (s->training.keep_all && s->given.keep_less)
+		return jm_err_set(err, JM_EUSAGE,
+			"--keep-all and --keep-less say the opposite; omit one of them.");
 	if (isnan(s->remake) || s->may_keep)
 		return 0;
 	return jm_err_set(err, JM_EUSAGE,
@@ -541,7 +545,11 @@ static int check_together(struct train *s, struct jm_err *err)
 		code = check_gradients(s, err);
 	if (!code)
 		code = check_residual(s, err);
-	return code ? code : check_update(s, err);
+	if (!code)
+		code = check_update(s, err);
+	if (!code)
+		jm_train_note_idle(s);
+	return code;
 }
 
 static int choose_model(struct train *s, struct jm_err *err)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train_parts.h"
 
-#include <stdio.h>
 #include <string.h>
 
 bool jm_train_has_checkpoint(const struct train *s)
@@ -51,19 +50,11 @@ static int check_chunks(const struct jm_training *t, struct jm_err *err)
 		last ? "last" : "chunks");
 }
 
-static void note_rows(const struct train *s)
-{
-	if (s->training.sp && s->training.tp < 2)
-		snprintf(s->work->note, sizeof(s->work->note),
-			"--sequence-parallel has no effect with --tp 1.");
-}
-
 int jm_train_check_parts(const struct train *s, struct jm_err *err)
 {
 	int tp = s->training.tp, pp = s->training.pp, world = jm_work_world(s->work);
 	const char *whole = needs_whole(s), *one = needs_one_stage(s);
 
-	note_rows(s);
 	if (tp > 1 && world % tp)
 		return jm_err_set(err, JM_EUSAGE,
 			"--tp %d does not divide %d ranks into models; give a divisor of --ranks.",

@@ -2,12 +2,14 @@
 #include "train_pictures.h"
 
 #include <jansson.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/text/json.h"
+#include "data/sets/part_folder.h"
 #include "data/tokenizer/tokenizer_json.h"
 #include "vendor/nvjpeg.h"
 #include "workloads/parts/memory.h"
@@ -151,14 +153,31 @@ int jm_train_pictures_dims(struct train *s, const struct jm_preset *preset, stru
 	return code ? code : check_classes(s, err);
 }
 
+/* What is read for the part: the file, the folder, or that of the part in it; NULL = files of the
+ * part in the folder, or beside others. */
+static const char *place_of(const struct jm_data_set *set, enum jm_part part, char *room)
+{
+	const char *place = jm_part_folder(set->path, part, room);
+
+	return set->single || place != set->path ? place : NULL;
+}
+
 /* What is learnt is not held out. */
 static int check_held_out(const struct jm_train_pictures *p, struct jm_err *err)
 {
+	char room[2][PATH_MAX];
+	const char *learnt = place_of(&p->set, JM_PART_TRAIN, room[0]);
+	const char *held_out = place_of(&p->held_out, JM_PART_HELD_OUT, room[1]);
 	struct stat a, b;
 
-	if (!p->set.single || !p->held_out.single || stat(p->data, &a) || stat(p->eval_data, &b) ||
+	if (!learnt || !held_out || stat(learnt, &a) || stat(held_out, &b) ||
 		a.st_dev != b.st_dev || a.st_ino != b.st_ino)
 		return 0;
+	if (learnt != p->set.path)
+		return jm_err_set(err, JM_EUSAGE,
+			"--eval-data %s names the part of --data that is learnt, so nothing is held "
+			"out; give %s, whose other part is held out, or other pictures.",
+			p->eval_data, p->data);
 	if (!S_ISDIR(a.st_mode))
 		return jm_err_set(err, JM_EUSAGE,
 			"--eval-data %s names the file of --data, so nothing is held out; give "
