@@ -486,7 +486,7 @@ static const struct jm_option options[] = {
 		.unit = "W",
 		.min = 0,
 		.max = 1e6,
-		.help = "assumed power of the rest of the node, which is added to every case; "
+		.help = "assumed power of the rest of each node, which is added to every case; "
 			"without it what the plan in the store gives, else 0"},
 	{.name = "zeus-eta",
 		JM_BIND(JM_REAL, struct call, report.figures.zeus_eta),

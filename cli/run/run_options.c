@@ -223,7 +223,7 @@ const struct jm_option jm_run_options[] = {
 		.unit = "W",
 		.min = 0,
 		.max = 1e6,
-		.help = "assumed power of the rest of the node, added to every case in the table, "
+		.help = "assumed power of the rest of each node, added to every case in the table, "
 			"as by 'joulemark report'"},
 	{JM_ITEMS_REGEX_ROW, .heading = "Items of a command", .use = JM_OPTION_OF_COMMAND,
 		JM_BIND(JM_TEXT, struct jm_run_given, items.regex)},

@@ -213,10 +213,30 @@ static double node_watts(const json_t *record, const struct jm_measured *m, cons
 	return sum_meters(record, m, key) + (idle_gpus ? sum_idle(record, m, key) : 0) + add_watts;
 }
 
-static void measure_energy(
-	const json_t *record, double add_watts, bool idle_gpus, struct jm_measured *m)
+/* Is an earlier host of the list the same machine? */
+static bool is_known_machine(const json_t *hosts, size_t n, const char *machine)
 {
-	double e;
+	for (size_t i = 0; *machine && i < n; i++)
+		if (!strcmp(jm_json_text(json_array_get(hosts, i), "machine"), machine))
+			return true;
+	return false;
+}
+
+int jm_metric_nodes(const json_t *record)
+{
+	const json_t *hosts = json_object_get(record, "hosts"), *host;
+	size_t i;
+	int n = 0;
+
+	json_array_foreach(hosts, i, host) n +=
+		!is_known_machine(hosts, i, jm_json_text(host, "machine"));
+	return n ? n : 1;
+}
+
+static void measure_energy(
+	const json_t *record, double node_rest_watts, bool idle_gpus, struct jm_measured *m)
+{
+	double add_watts = node_rest_watts * jm_metric_nodes(record), e;
 
 	choose_origin(record, m);
 	m->joules = total_joules(record, m) + (idle_gpus ? sum_idle(record, m, "joules") : 0) +

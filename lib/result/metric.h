@@ -111,6 +111,8 @@ struct jm_measured {
 	int n_meters;		       /* topmost, of that origin */
 };
 
+/* How many machines the work ran on: those of the list of hosts, else one. */
+int jm_metric_nodes(const json_t *record);
 /* Did it work in simulated time, or on a simulated device? */
 bool jm_metric_simulated(const json_t *record);
 /*

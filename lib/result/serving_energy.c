@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/text/json.h"
+#include "result/metric.h"
 #include "result/phase_energy.h"
 
 /* NAN where there is nothing to divide by. */
@@ -18,7 +19,7 @@ struct jm_serving_energy jm_serving_energy_of(const json_t *record, double add_w
 	enum jm_origin origin = JM_ESTIMATED;
 	double out = jm_json_real_of(w, "tokens_out");
 	double joules = jm_phase_joules(record, "window", &origin) +
-			add_watts * jm_json_real_of(w, "seconds");
+			add_watts * jm_metric_nodes(record) * jm_json_real_of(w, "seconds");
 
 	return (struct jm_serving_energy){.joules = joules,
 		.output_token = each(joules, out),

@@ -18,12 +18,22 @@ struct basis {
 
 enum { BASES = 4 };
 
+/* Of one node, where the runs are of several. */
+static double of_node(const struct jm_grouping *g, const struct jm_group_point *p, double of_all)
+{
+	return of_all / jm_metric_nodes(g->series[p->series].record);
+}
+
 static void bases(const struct jm_grouping *g, const struct jm_group_point *p, struct basis *ret)
 {
+	double max = of_node(g, p, p->stat[JM_M_WATTS_MAX].max);
+	double p99 = of_node(g, p, p->stat[JM_M_WATTS_P99].max);
+
 	ret[0] = (struct basis){"rated", "by rated power", g->options.rated_watts};
-	ret[1] = (struct basis){"max", "by the maximum", p->stat[JM_M_WATTS_MAX].max};
-	ret[2] = (struct basis){"p99", "by the 99th percentile", p->stat[JM_M_WATTS_P99].max};
-	ret[3] = (struct basis){"mean", "by mean power", p->stat[JM_M_WATTS].mean};
+	ret[1] = (struct basis){"max", "by the maximum", max};
+	ret[2] = (struct basis){"p99", "by the 99th percentile", p99};
+	ret[3] = (struct basis){
+		"mean", "by mean power", of_node(g, p, p->stat[JM_M_WATTS].mean)};
 }
 
 static int racks(const struct jm_grouping *g)
@@ -45,7 +55,7 @@ static double nodes(double watts, const struct basis *b)
 
 json_t *jm_capacity(const struct jm_grouping *g, const struct jm_group_point *p)
 {
-	double rate = p->stat[JM_M_THROUGHPUT].mean;
+	double rate = of_node(g, p, p->stat[JM_M_THROUGHPUT].mean);
 	struct basis basis[BASES];
 	json_t *json;
 
@@ -95,7 +105,8 @@ void jm_text_capacity(
 
 	bases(g, p, basis);
 	for (int i = 0; i < BASES; i++)
-		put_nodes(list, sizeof(list), g, &basis[i], p->stat[JM_M_THROUGHPUT].mean,
+		put_nodes(list, sizeof(list), g, &basis[i],
+			of_node(g, p, p->stat[JM_M_THROUGHPUT].mean),
 			g->series[p->series].item);
 	if (g->options.rack_reserve > 0)
 		snprintf(reserve, sizeof(reserve), " with a reserve of %.4g %%",

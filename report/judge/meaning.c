@@ -143,7 +143,8 @@ bool jm_text_sums(
 	if (g->options.add_watts > 0)
 		snprintf(out, size,
 			"%s is set %s; power and energy are sums over %s and the assumed %.6g W.",
-			g->dim[0].name, per, sum, g->options.add_watts);
+			g->dim[0].name, per, sum,
+			g->options.add_watts * jm_metric_nodes(s->record));
 	else
 		snprintf(out, size, "%s is set %s; power and energy are sums over %s.",
 			g->dim[0].name, per, sum);

@@ -59,8 +59,8 @@ void jm_text_energy(
 	if (g->options.idle_gpus)
 		jm_text_append(out, size, ", ", "idle GPUs included");
 	if (g->options.add_watts > 0) {
-		snprintf(part, sizeof(part), "%.6g W assumed for the rest of the node",
-			g->options.add_watts);
+		snprintf(part, sizeof(part), "%.6g W assumed for the rest of %s node",
+			g->options.add_watts, jm_metric_nodes(s->record) > 1 ? "each" : "the");
 		jm_text_append(out, size, " + ", part);
 	}
 }

@@ -97,6 +97,22 @@ def test_pareto_front_by_brute_force(tmp_path):
         assert {i for i, p in enumerate(series["points"]) if p["pareto"]} == front and front
 
 
+def test_runs_of_two_nodes_count_the_rest_of_both_and_say_what_one_of_them_needs():
+    rows = records("h100x4")
+    two = [{**r, "hosts": [{"name": name, "machine": name} for name in ("n1", "n2")]} for r in rows]
+    args = ("report", "--format", "json", "--rack-power", "70kW", "--add-watts", "100W", "-")
+    one, both = (json.loads(jm(*args, input=json.dumps(r), stdin=None).stdout)["series"][0]["points"] for r in (rows, two))
+    for a, b in zip(one, both):
+        x, y = (p["metrics"]["watts_mean"]["mean"] for p in (a, b))
+        if x is None:
+            continue
+        assert y == pytest.approx(x + 100)
+        assert b["capacity"]["mean_watts"] == pytest.approx(y / 2) and b["capacity"]["nodes_mean"] == int(2 * 70e3 / y)
+        assert b["capacity"]["throughput_mean"] == pytest.approx(int(2 * 70e3 / y) * b["metrics"]["throughput"]["mean"] / 2)
+    text = jm("report", "--add-watts", "100W", "-", input=json.dumps(two), stdin=None).stdout
+    assert "100 W assumed for the rest of each node" in " ".join(text.split())
+
+
 def test_nodes_of_a_rack():
     rows = records("h100x4")
     for r in rows:

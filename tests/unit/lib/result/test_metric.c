@@ -114,6 +114,22 @@ static void added_watts_count_over_the_phase(void **state)
 	json_decref(r);
 }
 
+/* Three hosts, two of which are one machine: 2 x 100 W x 10 s. */
+static void added_watts_are_those_of_each_node(void **state)
+{
+	json_t *r = record();
+	struct jm_measured m;
+
+	(void)state;
+	json_object_set_new(r, "hosts",
+		json_pack("[{s:s,s:s},{s:s,s:s},{s:s,s:s}]", "name", "a", "machine", "x", "name",
+			"b", "machine", "y", "name", "c", "machine", "x"));
+	jm_metric_measure(r, 100, false, &m);
+	assert_near(m.joules, 3000, 1e-9);
+	assert_near(m.value[JM_M_WATTS], 300, 1e-9);
+	json_decref(r);
+}
+
 static void an_unknown_part_makes_the_sum_unknown(void **state)
 {
 	json_t *r = record(), *gpu = json_array_get(json_object_get(r, "meters"), 2);
@@ -310,6 +326,7 @@ int main(void)
 		cmocka_unit_test(figures_of_a_run_and_its_gpus),
 		cmocka_unit_test(meters_that_share_a_part_have_no_sum),
 		cmocka_unit_test(added_watts_count_over_the_phase),
+		cmocka_unit_test(added_watts_are_those_of_each_node),
 		cmocka_unit_test(an_unknown_part_makes_the_sum_unknown),
 		cmocka_unit_test(the_origin_that_speaks),
 		cmocka_unit_test(origins_are_never_added),
