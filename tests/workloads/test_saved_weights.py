@@ -3,12 +3,14 @@
 import gzip
 import json
 import os
+import shutil
+import subprocess
 
 import numpy
 import pytest
 from PIL import Image
 
-from jm import jm
+from jm import BIN, jm
 from runs import limit_files
 from weights_files import read, tensor, values, write
 
@@ -157,6 +159,28 @@ def test_a_full_disk_keeps_the_old_file(saved, tmp_path):
     assert record["verified"] is None
     assert file.read_bytes() == before
     assert {p.name for p in tmp_path.iterdir() if "net" in p.name} == {"net.safetensors"}
+
+
+CAN_MOUNT = shutil.which("unshare") and not subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"],
+                                                          capture_output=True, check=False).returncode
+
+
+@pytest.mark.skipif(not CAN_MOUNT, reason="needs the right to mount")
+@pytest.mark.parametrize("option, mib, fits", [("--save", 5, False), ("--save", 8, True),
+                                               ("--checkpoint", 15, False), ("--checkpoint", 24, True)])
+def test_a_disk_without_room_shows_before_the_first_step(tmp_path, option, mib, fits):
+    """The last layer alone has 50,000 x 33 parameters: 6.6 MB, and with both moments 19.8 MB."""
+    small, record = tmp_path / "small", tmp_path / "record.json"
+    small.mkdir()
+    words = [str(w) for w in (*RESNET, "--classes", 50_000, "--steps", 1, option, small / "net", "--json", record)]
+    subprocess.run(["unshare", "-m", "sh", "-c", f"mount -t tmpfs -o size={mib}m none {small} && exec \"$@\"", "sh", BIN, "run", *words],
+                   capture_output=True, check=False)
+    found = json.loads(record.read_text())
+    if fits:
+        assert found["status"] == "ok", found["reason"]
+    else:
+        assert found["reason"].startswith(f"Cannot write {small}/net: it needs at least 0.0") and found["steps"] == 0
+        assert float(found["reason"].split()[7]) * 1e9 >= (4 if option == "--save" else 12) * 50_000 * 33
 
 
 FREEZE = "conv1*,bn1*,layer*"

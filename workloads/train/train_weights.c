@@ -96,6 +96,41 @@ static int go_on(struct train *s, struct jm_err *err)
 	return 0;
 }
 
+/* At least: of the parameters of this rank that are trained; all: of a checkpoint, with moments and
+ * what is frozen. */
+static uint64_t bytes_of(const struct train *s, bool all)
+{
+	const struct jm_adamw *u = &s->training.adamw;
+	int moments = u->kind == JM_UPDATE_SGD ? u->momentum > 0 : 2;
+	uint64_t bytes = 0;
+
+	for (int i = 0; i < s->graph->n_cells; i++) {
+		const struct jm_cell *c = s->graph->cell[i];
+		bool trained = c->needs_grad && c->t.type == JM_F32;
+		int of_each = 1 + (all && trained ? moments + (u->average > 0) : 0);
+
+		if (c->t.class == JM_CLASS_PARAM && !c->origin && (c->needs_grad || (all && c->frozen)))
+			bytes += (uint64_t)of_each * (uint64_t)jm_tensor_count(&c->t) *
+				 jm_dtype_bytes(c->t.type);
+	}
+	return bytes;
+}
+
+/* A full disk shows before the first step, not behind the last one. */
+static int check_room(const struct train *s, struct jm_err *err)
+{
+	const struct jm_train_weights *w = &s->weights;
+	int code = 0;
+
+	if (s->work->rank)
+		return 0;
+	if (w->save)
+		code = jm_output_room(w->save, bytes_of(s, false), err);
+	if (!code && w->checkpoint)
+		code = jm_output_room(w->checkpoint, bytes_of(s, true), err);
+	return code;
+}
+
 int jm_train_weights_start(struct train *s, struct jm_err *err)
 {
 	struct jm_train_weights *w = &s->weights;
@@ -104,6 +139,8 @@ int jm_train_weights_start(struct train *s, struct jm_err *err)
 				: jm_program_init(s->program, s->work->seed, err);
 
 	w->batches = w->found.batches;
+	if (!code)
+		code = check_room(s, err);
 	if (!code && w->go_on)
 		code = go_on(s, err);
 	if (!code && jm_train_weights_given(w))

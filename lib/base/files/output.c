@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 static int cannot(const char *path, int why, struct jm_err *err)
@@ -149,6 +150,28 @@ static int put_in_place(struct beside *b)
 		e = link_beside(b);
 	}
 	return !e && rename(b->temporary, b->real) ? errno : e;
+}
+
+int jm_output_room(const char *path, uint64_t bytes, struct jm_err *err)
+{
+	const char *slash = strrchr(path, '/');
+	char folder[PATH_MAX];
+	struct statvfs fs;
+	double left;
+
+	if (!strcmp(path, "-") || (in_place(path) && !is_folder(path)))
+		return 0;
+	snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path) + 1 : 1,
+		slash ? path : ".");
+	if (statvfs(is_folder(path) ? path : folder, &fs) || !fs.f_blocks)
+		return 0;
+	left = (double)(geteuid() ? fs.f_bavail : fs.f_bfree) * (double)fs.f_frsize;
+	if (left >= (double)bytes)
+		return 0;
+	return jm_err_set(err, JM_EIO,
+		"Cannot write %s: it needs at least %.3g GB, and only %.3g GB are free on its file "
+		"system; make room, or name another place.",
+		path, (double)bytes / 1e9, left / 1e9);
 }
 
 int jm_output_try(const char *path, struct jm_err *err)

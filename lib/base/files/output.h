@@ -4,6 +4,7 @@
 #define JM_OUTPUT_H
 
 #include <jansson.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include "joulemark.h"
@@ -11,6 +12,9 @@
 /* Checks that the file can be written, and leaves no file. "-" is stdout. A store is never
  * overwritten. */
 int jm_output_try(const char *path, struct jm_err *err);
+/* Is there room for so many bytes on the file system of the file, or folder? The old file keeps its
+ * room until the new one is complete. No error where that cannot be known. */
+int jm_output_room(const char *path, uint64_t bytes, struct jm_err *err);
 /* Writes; false when it failed. */
 typedef bool jm_output_fn(const void *what, FILE *f);
 /* By that function; a regular file is replaced at once when all of it is on the disk. "-" is
