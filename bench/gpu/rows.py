@@ -60,7 +60,7 @@ def fields(name, batch, aim, eager=False):
 
 
 def diffusion(batch, precision, aim):
-    return {"workload": "unet-sd2", "batch": str(batch), "precision": precision, "unit": "sample", "aim": aim,
+    return {"workload": "unet-sd2", "batch": str(batch), "precision": precision, "unit": "image", "aim": aim,
             "own": f"train --model unet-sd2 --batch {batch} --lr 1e-5 --weight-decay 1e-2",
             "peer": f"unet_torch.py {batch} SECONDS precision={precision}"}
 
