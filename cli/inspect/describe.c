@@ -112,6 +112,7 @@ static const struct jm_option options[] = {
 			"tokens and requests of the cache that the rest of the memory holds"},
 	{.name = "memory",
 		JM_BIND(JM_REAL, struct describe_plan, serve.memory),
+		.needs = "serve",
 		.argument = "GB",
 		.min = 1e-6,
 		.max = 1e6,
@@ -119,29 +120,32 @@ static const struct jm_option options[] = {
 			"device"},
 	{.name = "kv",
 		JM_BIND(JM_CHOICE, struct describe_plan, serve.kv),
+		.needs = "serve",
 		.choices = jm_cache_types,
 		.fallback = "auto",
 		.help = "with --serve: type of the keys and values in the cache, as for --kv of "
 			"'run serve'"},
 	{.name = "running",
 		JM_BIND(JM_INT, struct describe_plan, serve.running),
+		.needs = "serve",
 		.min = 1,
 		.max = 4096,
 		.fallback = "16",
 		.help = "with --serve: requests that a step serves at most"},
 	{.name = "step-tokens",
 		JM_BIND(JM_INT, struct describe_plan, serve.step_tokens),
+		.needs = "serve",
 		.min = 1,
 		.max = 8192,
 		.fallback = "256",
 		.help = "with --serve: rows of a step at most"},
 	{.name = "request-tokens",
 		JM_BIND(JM_INT, struct describe_plan, serve.request_tokens),
+		.needs = "serve",
 		.min = 1,
 		.max = 1e8,
 		.help = "with --serve: tokens of a prompt and its answer, for the number of "
-			"requests; without it "
-			"the context of the model"},
+			"requests; without it the context of the model"},
 	{.name = "power",
 		JM_BIND(JM_TEXT, struct describe_plan, power.store),
 		.argument = "STORE",
@@ -506,10 +510,6 @@ static int check_places(struct jm_cli *cli, const struct describe_plan *plan)
 			"--json and --svg cannot both be written to %s; give one of them another "
 			"file.",
 			is_stdout(svg) ? "standard output" : svg);
-	if (!plan->serve.on && (plan->serve.memory > 0 || plan->serve.request_tokens))
-		return jm_err_set(&cli->err, JM_EUSAGE,
-			"--%s is of --serve; give that too, or omit it.",
-			plan->serve.memory > 0 ? "memory" : "request-tokens");
 	only = svg ? "svg" : plan->lists_graph ? "graph" : plan->power.store ? "power" : NULL;
 	if (plan->serve.on && only)
 		return jm_err_set(&cli->err, JM_EUSAGE,

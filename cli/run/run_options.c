@@ -304,3 +304,14 @@ const struct jm_option jm_run_options[] = {
 	JM_PLAN_FILE_OPTIONS(struct jm_run_given, plan, "Plan files", "with a plan file: "),
 	{0},
 };
+
+int jm_run_refuse_of_command(struct jm_cli *cli)
+{
+	for (const struct jm_option *row = jm_run_options; row->name && !cli->command; row++)
+		if (row->use & JM_OPTION_OF_COMMAND && jm_cli_given(cli, row->name))
+			return jm_err_set(&cli->err, JM_EUSAGE,
+				"--%s is of outside commands, and a workload counts its own items; "
+				"omit it.",
+				row->name);
+	return 0;
+}

@@ -34,5 +34,7 @@ struct jm_run_given {
 
 /* Bound to a struct jm_run_given. */
 extern const struct jm_option jm_run_options[];
+/* For a workload: an option that is of outside commands only is an error. */
+int jm_run_refuse_of_command(struct jm_cli *cli);
 
 #endif

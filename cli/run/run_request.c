@@ -560,6 +560,8 @@ static json_t *make_request(struct jm_cli *cli, const struct jm_run_given *g)
 	else
 		rc = nothing_to_run(cli);
 	if (!rc)
+		rc = jm_run_refuse_of_command(cli);
+	if (!rc)
 		rc = add_lengths(cli, g, what);
 	if (!rc)
 		rc = add_set(cli, g, what);

@@ -38,6 +38,7 @@ static const struct jm_option options[] = {
 			"that they have among all"},
 	{.name = "exact",
 		JM_BIND(JM_FLAG, struct rows, request.exact),
+		.needs = "op",
 		.help = "with --op, only the operation whose whole name is NAME"},
 	JM_JSON_OPTION,
 	{0},

@@ -6,6 +6,7 @@
 #include "worker_phases.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #define STRETCH_NS JM_SECOND
@@ -210,6 +211,22 @@ bool jm__heat_done(struct jm__worker *w, struct jm__heat *h)
 	return h->reached || h->waited_s >= h->limit_s;
 }
 
+/* What is unknown is said to be, as where the wait was shorter than what is judged. */
+static void warn_not_steady(
+	const struct jm__worker *w, const struct jm__heat *h, double kelvin, double watts)
+{
+	char temperature[48] = "is unknown", power[48] = "is unknown";
+
+	if (!isnan(kelvin))
+		snprintf(temperature, sizeof(temperature), "changed by %.2g K", kelvin);
+	if (!isnan(watts))
+		snprintf(power, sizeof(power), "changed by %.2g %%", 100 * watts);
+	jm_log(w->ctx, JM_WARNING,
+		"No thermal steady state within %g s (--steady): over the last %g s, by which it is "
+		"judged, the temperature %s and the power %s.",
+		h->limit_s, JM_STEADY_WINDOW_S, temperature, power);
+}
+
 void jm__heat_record(struct jm__worker *w, const struct jm__heat *h)
 {
 	json_t *json = json_object();
@@ -228,10 +245,7 @@ void jm__heat_record(struct jm__worker *w, const struct jm__heat *h)
 	jm_json_set_number(&json, "watts_share", watts);
 	jm_record_set(w->record, "steady", json);
 	if (!h->reached)
-		jm_log(w->ctx, JM_WARNING,
-			"No thermal steady state within %g s (--steady): over the last %g s the "
-			"temperature changed by %.2g K and the power by %.2g %%.",
-			h->limit_s, JM_STEADY_WINDOW_S, kelvin, 100 * watts);
+		warn_not_steady(w, h, kelvin, watts);
 }
 
 void jm__pace_record_soft(

@@ -44,5 +44,6 @@ def test_serving_as_text_and_what_it_refuses():
     assert "context of 64" in sentence(jm("describe", *tiny, "--serve", "--request-tokens", 65), USAGE)
     assert "--step-tokens" in sentence(jm("describe", *tiny, "--serve", "--running", 300), USAGE)
     assert "cannot be served" in sentence(jm("describe", "gpt-117m", "--serve"), USAGE)
-    assert "of --serve" in sentence(jm("describe", *tiny, "--memory", 1), USAGE)
+    for option in ("memory", "running", "step-tokens", "request-tokens"):
+        assert f"--{option} has no effect without --serve" in sentence(jm("describe", *tiny, f"--{option}", 16), USAGE)
     assert "omit one" in sentence(jm("describe", *tiny, "--serve", "--graph"), USAGE)

@@ -103,6 +103,7 @@ def test_steady_state_has_a_limit():
     record, done = sim("--steady", "3s", "--seconds", 5)
     assert record["steady"]["reached"] is False and record["steady"]["waited_s"] < 5
     assert record["status"] == "ok" and "steady" in done.stderr and "3 s" in done.stderr
+    assert record["steady"]["kelvin"] is None and "the temperature is unknown" in done.stderr and "nan" not in done.stderr
 
 
 @pytest.mark.parametrize("words, says", [
