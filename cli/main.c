@@ -421,8 +421,8 @@ int main(int argc, char **argv)
 		return flush_stdout(&cli, 0);
 	}
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
-		return flush_stdout(&cli,
-			jm_help_program(jm_commands, stdout, jm_screen_width(STDOUT_FILENO)));
+		return flush_stdout(
+			&cli, jm_help_program(jm_commands, stdout, jm_screen_width(STDOUT_FILENO)));
 	if (jm_ctx_init(&cli.ctx, &cli.err))
 		return jm_cli_fail(&cli);
 	cli.ctx.guard_program = "/proc/self/exe";

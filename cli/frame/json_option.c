@@ -43,9 +43,9 @@ int jm_cli_put_by(struct jm_cli *cli, const char *path, jm_output_fn *put, const
 {
 	if (strcmp(path, "-") != 0)
 		return jm_output_by(path, put, what, &cli->err);
-	return put(what, cli->out) ? 0
-				   : jm_err_set(&cli->err, JM_EIO,
-					     "The results could not be written.");
+	return put(what, cli->out)
+		       ? 0
+		       : jm_err_set(&cli->err, JM_EIO, "The results could not be written.");
 }
 
 int jm_json_put(struct jm_cli *cli, json_t *value)

@@ -32,8 +32,7 @@ static void bases(const struct jm_grouping *g, const struct jm_group_point *p, s
 	ret[0] = (struct basis){"rated", "by rated power", g->options.rated_watts};
 	ret[1] = (struct basis){"max", "by the maximum", max};
 	ret[2] = (struct basis){"p99", "by the 99th percentile", p99};
-	ret[3] = (struct basis){
-		"mean", "by mean power", of_node(g, p, p->stat[JM_M_WATTS].mean)};
+	ret[3] = (struct basis){"mean", "by mean power", of_node(g, p, p->stat[JM_M_WATTS].mean)};
 }
 
 static int racks(const struct jm_grouping *g)
@@ -106,8 +105,7 @@ void jm_text_capacity(
 	bases(g, p, basis);
 	for (int i = 0; i < BASES; i++)
 		put_nodes(list, sizeof(list), g, &basis[i],
-			of_node(g, p, p->stat[JM_M_THROUGHPUT].mean),
-			g->series[p->series].item);
+			of_node(g, p, p->stat[JM_M_THROUGHPUT].mean), g->series[p->series].item);
 	if (g->options.rack_reserve > 0)
 		snprintf(reserve, sizeof(reserve), " with a reserve of %.4g %%",
 			g->options.rack_reserve);

@@ -32,8 +32,8 @@ struct jm_product {
 				"values of which a share is zero; the power depends on it"},       \
 	{                                                                                          \
 		.name = "sparsity", JM_BIND(JM_REAL, STRUCT, FIELD.x_values.share), .min = 0,      \
-		.max = 1, .fallback = "0.5", .needs = "data",                                   \
-		.help = "the share of zeros of --data sparse"                                   \
+		.max = 1, .fallback = "0.5", .needs = "data",                                      \
+		.help = "the share of zeros of --data sparse"                                      \
 	}
 
 /* Its tensors and nodes, in the kernel's graph. */

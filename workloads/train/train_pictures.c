@@ -175,7 +175,8 @@ static int check_held_out(const struct jm_train_pictures *p, struct jm_err *err)
 		return 0;
 	if (learnt != p->set.path)
 		return jm_err_set(err, JM_EUSAGE,
-			"--eval-data %s names the part of --data that is learnt, so nothing is held "
+			"--eval-data %s names the part of --data that is learnt, so nothing is "
+			"held "
 			"out; give %s, whose other part is held out, or other pictures.",
 			p->eval_data, p->data);
 	if (!S_ISDIR(a.st_mode))

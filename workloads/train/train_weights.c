@@ -109,7 +109,8 @@ static uint64_t bytes_of(const struct train *s, bool all)
 		bool trained = c->needs_grad && c->t.type == JM_F32;
 		int of_each = 1 + (all && trained ? moments + (u->average > 0) : 0);
 
-		if (c->t.class == JM_CLASS_PARAM && !c->origin && (c->needs_grad || (all && c->frozen)))
+		if (c->t.class == JM_CLASS_PARAM && !c->origin &&
+			(c->needs_grad || (all && c->frozen)))
 			bytes += (uint64_t)of_each * (uint64_t)jm_tensor_count(&c->t) *
 				 jm_dtype_bytes(c->t.type);
 	}

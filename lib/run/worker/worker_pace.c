@@ -222,7 +222,8 @@ static void warn_not_steady(
 	if (!isnan(watts))
 		snprintf(power, sizeof(power), "changed by %.2g %%", 100 * watts);
 	jm_log(w->ctx, JM_WARNING,
-		"No thermal steady state within %g s (--steady): over the last %g s, by which it is "
+		"No thermal steady state within %g s (--steady): over the last %g s, by which it "
+		"is "
 		"judged, the temperature %s and the power %s.",
 		h->limit_s, JM_STEADY_WINDOW_S, temperature, power);
 }
