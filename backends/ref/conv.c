@@ -13,51 +13,81 @@ struct conv {
 	double *x, *w, *y;
 };
 
-/* A row of the window on a row of x: w[s] is paired with x[start + s dilation] if that is inside
- * x. */
-static void row(const struct conv *v, double *x, int64_t start, double *w, double *y)
-{
-	for (int64_t s = 0; s < v->w_dim[3]; s++) {
-		int64_t at = start + s * v->n->attr.conv.dilation[1];
+/* The elements from..to of a window, in one dimension, that are inside x; element i is at start + i
+ * dilation. */
+struct inside {
+	int64_t start, from, to;
+};
 
-		if (at < 0 || at >= v->x_dim[3])
-			continue;
-		if (v->part == FORWARD)
-			*y += w[s] * x[at];
-		else if (v->part == DGRAD)
-			x[at] += w[s] * *y;
-		else
-			w[s] += x[at] * *y;
+static inline struct inside inside(const struct conv *v, int axis, int64_t at)
+{
+	int64_t dilation = v->n->attr.conv.dilation[axis], size = v->x_dim[2 + axis];
+	struct inside in = {.start = at * v->n->attr.conv.stride[axis] - v->n->attr.conv.pad[axis],
+		.to = v->w_dim[2 + axis]};
+
+	if (in.start < 0)
+		in.from = (-in.start + dilation - 1) / dilation;
+	if (in.start + (in.to - 1) * dilation >= size)
+		in.to = in.start < size ? (size - 1 - in.start) / dilation + 1 : 0;
+	return in;
+}
+
+/* n elements of a row of the window: w[s] is paired with x[s dilation]. */
+static inline void row(const struct conv *v, double *x, double *w, int64_t n, double *y)
+{
+	int64_t step = v->n->attr.conv.dilation[1];
+	double here = *y;
+
+	if (v->part == FORWARD) {
+		for (int64_t s = 0; s < n; s++)
+			here += w[s] * x[s * step];
+		*y = here;
+	} else if (v->part == DGRAD) {
+		for (int64_t s = 0; s < n; s++)
+			x[s * step] += w[s] * here;
+	} else {
+		for (int64_t s = 0; s < n; s++)
+			w[s] += x[s * step] * here;
 	}
 }
 
-/* The window of element (p, q) of y on one channel of x. */
-static void plane(const struct conv *v, double *x, double *w, int64_t p, int64_t q, double *y)
+/* The window of an element of y on one channel of x. */
+static inline void plane(const struct conv *v, double *x, double *w, struct inside rows,
+	struct inside columns, double *y)
 {
-	int64_t top = p * v->n->attr.conv.stride[0] - v->n->attr.conv.pad[0];
-	int64_t left = q * v->n->attr.conv.stride[1] - v->n->attr.conv.pad[1];
+	int64_t left = columns.start + columns.from * v->n->attr.conv.dilation[1];
+	int64_t n = columns.to - columns.from;
 
-	for (int64_t r = 0; r < v->w_dim[2]; r++) {
-		int64_t at = top + r * v->n->attr.conv.dilation[0];
+	for (int64_t r = rows.from; r < rows.to && n > 0; r++) {
+		int64_t at = rows.start + r * v->n->attr.conv.dilation[0];
 
-		if (at >= 0 && at < v->x_dim[2])
-			row(v, x + at * v->x_dim[3], left, w + r * v->w_dim[3], y);
+		row(v, x + at * v->x_dim[3] + left, w + r * v->w_dim[3] + columns.from, n, y);
+	}
+}
+
+/* Output channel k of image b on one channel of x. */
+static void planes(const struct conv *v, double *x, double *w, double *y)
+{
+	for (int64_t p = 0; p < v->y_dim[2]; p++) {
+		struct inside rows = inside(v, 0, p);
+
+		for (int64_t q = 0; q < v->y_dim[3]; q++)
+			plane(v, x, w, rows, inside(v, 1, q), y++);
 	}
 }
 
 /* All elements of output channel k of image b. */
 static void channel(const struct conv *v, int64_t b, int64_t k)
 {
-	int64_t depth = v->w_dim[1], places = v->y_dim[2] * v->y_dim[3];
+	int64_t depth = v->w_dim[1];
 	int64_t first = k / (v->w_dim[0] / v->n->attr.conv.groups) * depth;
-	double *y = v->y + (b * v->y_dim[1] + k) * places;
+	double *y = v->y + (b * v->y_dim[1] + k) * v->y_dim[2] * v->y_dim[3];
 
 	for (int64_t c = 0; c < depth; c++) {
 		double *x = v->x + (b * v->x_dim[1] + first + c) * v->x_dim[2] * v->x_dim[3];
 		double *w = v->w + (k * depth + c) * v->w_dim[2] * v->w_dim[3];
 
-		for (int64_t i = 0; i < places; i++)
-			plane(v, x, w, i / v->y_dim[3], i % v->y_dim[3], y + i);
+		planes(v, x, w, y);
 	}
 }
 
