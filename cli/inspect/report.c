@@ -3,6 +3,7 @@
 #include "cli/frame/cli.h"
 #include "cli/frame/json_option.h"
 #include "record_input.h"
+#include "report_formats.h"
 #include "base/files/output.h"
 #include "base/files/store_file.h"
 #include "base/printable.h"
@@ -285,7 +286,7 @@ static int check_options(struct jm_cli *cli, const struct call *c)
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--price and --carbon need --figures-from with their date and source, such "
 			"as 'contract of 2026-01' or 'grid operator, mean of 2025'.");
-	return 0;
+	return jm_report_check_format(cli, format_of(c));
 }
 
 static bool is_sum(const json_t *record)

@@ -183,3 +183,13 @@ def test_an_objective_is_given_once(tmp_path):
     for wrong in (["--objective", "zeus:0.5"], ["--objective", "power:12"], ["--objective", "eds:1"],
                   ["--objective", "edp", "--max-slowdown", "10%"]):
         assert "objective" in sentence(jm("report", *wrong, path), USAGE)
+
+
+@pytest.mark.parametrize("option, formats", [
+    (["--why"], ["table"]), (["--phases"], ["table"]), (["--title", "x"], ["html"]), (["--columns", "n"], ["table", "md", "latex"]),
+    (["--published"], ["table", "md", "csv", "json", "html"])])
+def test_an_option_that_a_format_has_no_place_for_is_refused(tmp_path, option, formats):
+    for name in ("table", "md", "latex", "csv", "json", "html", "openmetrics"):
+        done = jm("report", *option, "--format", name, "--output", tmp_path / name, write(tmp_path, records()))
+        assert done.returncode == (0 if name in formats else USAGE), (name, done.stderr)
+        assert name in formats or f"{option[0]} has no effect here" in sentence(done, USAGE)
