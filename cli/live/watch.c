@@ -158,19 +158,23 @@ static int put_line(struct watch *w)
 	return w->cli->err.code;
 }
 
+/* The last interval is shorter where --for is no multiple of it. */
 static int go_on(struct watch *w)
 {
-	int64_t due = w->show.start_ns + w->interval_ns;
+	int64_t due = w->show.start_ns + w->interval_ns, last = w->show.start_ns;
 	int rc = 0;
 
-	while (!rc && !w->over && due <= w->end_ns) {
+	while (!rc && !w->over && last < w->end_ns) {
 		int64_t now = jm_ctx_now(&w->cli->ctx);
 
+		if (due > w->end_ns)
+			due = w->end_ns;
 		if (now < due) {
 			wait_until(w, due, 0);
 			continue;
 		}
 		rc = put_line(w);
+		last = due;
 		now = jm_ctx_now(&w->cli->ctx);
 		/* lines that a slow reader held up are left out, not made up for */
 		due += ((now - due) / w->interval_ns + 1) * w->interval_ns;

@@ -155,6 +155,15 @@ def test_output_comes_line_by_line(tmp_path):
     assert "/none/" in sentence(jm(*SIM, "--output", tmp_path / "none" / "out"))
 
 
+@pytest.mark.parametrize("length, interval, ends", [(0.5, 5, [0.5]), (1.1, 0.5, [0.5, 1, 1.1]), (1, 0.5, [0.5, 1])])
+def test_the_last_line_is_at_the_end_of_the_time(length, interval, ends):
+    """Also where that is no multiple of the interval."""
+    done = jm("watch", "--source", "sim:h100x1", "--for", f"{length}s", "--interval", f"{interval}s", "--format", "json")
+    lines = [json.loads(line)["elapsed_s"] for line in done.stdout.splitlines()]
+    assert lines and lines[-1] >= length and len(lines) <= len(ends)
+    assert all(any(end <= t < end + 0.4 for end in ends) for t in lines), lines
+
+
 def test_wrong_use_is_a_sentence():
     assert "--format" in sentence(jm("watch", "--format", "xml"), USAGE)
     assert "--interval" in sentence(jm("watch", "--interval", "1ms"), USAGE)
