@@ -539,6 +539,7 @@ static void fill(struct launch *l, struct jm_outcome *ret)
 		.system_s = l->proc.system_s,
 		.unseen_ns = l->unseen_ns,
 		.items = tally.items > 0 ? tally.items : NAN,
+		.marked_items = stretch.items > 0 ? stretch.items : NAN,
 		.items_kind = counted ? jm_item_sums_kind(&l->scanned) : JM_ITEMS_BY_RULE,
 		.throughput = ends_unseen(l, &tally, stretch.t1_ns)
 				      ? NAN

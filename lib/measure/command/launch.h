@@ -60,6 +60,7 @@ struct jm_outcome {
 	/* it may have ended so long before end_ns, see end_watch.h; 0 = the end was seen */
 	int64_t unseen_ns;
 	double items, throughput; /* NAN = unknown */
+	double marked_items;	  /* of these, what was done in `marked` */
 	/* as which the numbers in its output were taken; BY_RULE: there were none */
 	enum jm_item_kind items_kind;
 	int output_errno; /* why some of what it printed is lost; 0 = none is */

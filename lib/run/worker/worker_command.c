@@ -52,7 +52,7 @@ static void record_command(struct jm__worker *w, const struct jm_outcome *o)
 	if (!unit && !isnan(o->items))
 		unit = "item";
 	jm_record_set(r, "unit", unit ? json_string(unit) : NULL);
-	jm_record_set(r, "items", jm_json_number(o->items));
+	jm_record_set(r, "items", jm_json_number(o->marked_items));
 	jm_record_set(r, "throughput", jm_json_number(o->throughput));
 	if (o->items_kind)
 		jm_record_set(r, "items_kind", json_string(jm_item_kind_names[o->items_kind - 1]));

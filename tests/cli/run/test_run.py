@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 
 import pytest
 
@@ -172,6 +173,18 @@ def test_energy_speaks_of_the_same_stretch_as_throughput(tmp_path):
         joules = r["total"]["joules_estimated"]
         assert joules == pytest.approx(sum(phases[n]["total"]["joules_estimated"] for n in names), rel=0.02)
         assert joules < 0.9 * phases["command"]["total"]["joules_estimated"]
+
+
+def test_items_before_the_first_mark_are_in_no_figure():
+    """3 items are reported with the first mark: their time and energy are unknown, so the other 5 count."""
+    done = jm("run", "--source", "sim:h100x1", "--items-regex", r"n=(\d+)", "--items-kind", "amount", "--json", "-", "--",
+              "sh", "-c", "echo n=3; sleep 0.3; echo n=5")
+    r = json.loads(done.stdout)
+    p, = (p for p in r["phases"] if p["name"] == r["phase"] == "marked")
+    assert r["items"] == p["items"] == 5
+    assert r["throughput"] == pytest.approx(5 / (p["end_s"] - p["start_s"]), rel=1e-6)
+    shown = float(re.search(r"item/s +([\d.]+) J/item", done.stderr).group(1))
+    assert shown == pytest.approx(r["total"]["joules_simulated"] / 5, rel=1e-3)
 
 
 @pytest.mark.parametrize("name, phase", [("settle", "mark.settle"), ("command", "mark.command"),
