@@ -174,15 +174,38 @@ static int print_set(const struct call *call, const struct jm_corpus *c)
 	return c->start && call->tokenizer ? print_text(call, ids, n) : 0;
 }
 
+/* An option that is given and changes nothing of this is an error. */
+static int refuse(const struct call *c, const char *const *names, const char *of)
+{
+	const char *name = jm_cli_first_given(c->cli, names);
+
+	return name ? jm_err_set(&c->cli->err, JM_EUSAGE, "--%s has no effect on %.200s; omit it.",
+			      name, of)
+		    : 0;
+}
+
+static int show_samples(const struct call *c, const char *data)
+{
+	static const char *const of_tokens[] = {"tokenizer", NULL};
+
+	return refuse(c, of_tokens, "a data set that is not of tokens")
+		       ? c->cli->err.code
+		       : jm_cli_show_pictures(c->facts, data, c->held_out, c->decode[0] == 'd');
+}
+
 static int show(const struct call *c, const char *data)
 {
+	static const char *const of_texts[] = {"lines", "field", "eos", "template", NULL};
+	static const char *const of_samples[] = {"held-out", NULL};
 	struct jm_cli *cli = c->cli;
 	struct jm_err why = JM_ERR_INIT;
 	struct jm_corpus corpus;
 	int code;
 
+	if (refuse(c, of_texts, "a data set that is shown, only with 'tokenize'"))
+		return cli->err.code;
 	if (jm_data_set_is(data))
-		return jm_cli_show_pictures(c->facts, data, c->held_out, c->decode[0] == 'd');
+		return show_samples(c, data);
 	if (jm_cli_is_picture(data))
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"%.200s is one picture; name the folder that has a folder of pictures for "
@@ -200,7 +223,9 @@ static int show(const struct call *c, const char *data)
 			data, data);
 	if (code)
 		return jm_err_set(&cli->err, code, "%s", why.text);
-	code = print_set(c, &corpus);
+	code = refuse(c, of_samples, "tokens, which have no parts");
+	if (!code)
+		code = print_set(c, &corpus);
 	jm_corpus_close(&corpus);
 	return code;
 }
@@ -209,6 +234,7 @@ static int show(const struct call *c, const char *data)
 
 static int run(struct jm_cli *cli)
 {
+	static const char *const of_shown[] = {"held-out", "decode", NULL};
 	struct jm_data_facts facts;
 	struct call c = {.cli = cli, .facts = &facts};
 	bool word = !strcmp(cli->args[0], "show");
@@ -217,7 +243,7 @@ static int run(struct jm_cli *cli)
 	JM_FILL(&cli->values, &c);
 	jm_data_facts_begin(&facts, cli);
 	if (!strcmp(cli->args[0], "tokenize"))
-		code = tokenize(&c);
+		code = refuse(&c, of_shown, "'tokenize'") ? cli->err.code : tokenize(&c);
 	else if (cli->n_args == 1 + word)
 		code = show(&c, cli->args[word]);
 	else

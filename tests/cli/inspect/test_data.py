@@ -127,7 +127,18 @@ WRONG = [
     (["--tokenizer", "/"], FAILURE, "not a regular file"),
     (["--tokenizer", GPT2, "--eos", "<none>"], USAGE, "<none>"),
     (["--tokenizer", GPT2, "--field", "text"], FAILURE, "Line 1 of"),
+    (["--tokenizer", GPT2, "--held-out"], USAGE, "--held-out has no effect"),
+    (["--tokenizer", GPT2, "--decode", "device"], USAGE, "--decode has no effect"),
 ]
+
+
+def test_options_that_change_nothing_of_what_is_shown_are_refused(tmp_path, text):
+    assert tokenize(text, tmp_path / "set").returncode == 0
+    for words in (["--lines"], ["--field", "x"], ["--eos", "x"], ["--template"], ["--held-out"]):
+        assert f"{words[0]} has no effect" in sentence(jm("data", *words, tmp_path / "set"), USAGE)
+    (tmp_path / "data_batch_1.bin").write_bytes(bytes(3073))
+    for words in (["--lines"], ["--tokenizer", GPT2]):
+        assert f"{words[0]} has no effect" in sentence(jm("data", *words, tmp_path / "data_batch_1.bin"), USAGE)
 
 
 @pytest.mark.parametrize("options, status, words", WRONG)
