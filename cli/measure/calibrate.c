@@ -218,6 +218,23 @@ static int show_and_keep(struct jm_cli *cli, const struct call *c, const json_t 
 	return 0;
 }
 
+/* --from and --forget run no load, and --forget finds nothing. */
+static int check_options(struct jm_cli *cli, const struct call *c)
+{
+	static const char *const of_load[] = {
+		"device", "source", "workload", "precision", "seconds", "interval", "seed", NULL};
+	static const char *const of_findings[] = {"from", "json", "no-keep", NULL};
+	const char *idle = NULL;
+
+	if (c->from || c->forget)
+		idle = jm_cli_first_given(cli, of_load);
+	if (!idle && c->forget)
+		idle = jm_cli_first_given(cli, of_findings);
+	return idle ? jm_err_set(&cli->err, JM_EUSAGE, "--%s has no effect with --%s; omit it.",
+			      idle, c->forget ? "forget" : "from")
+		    : 0;
+}
+
 static int calibrate(struct jm_cli *cli)
 {
 	json_t *observed = NULL;
@@ -225,6 +242,8 @@ static int calibrate(struct jm_cli *cli)
 	int rc;
 
 	JM_FILL(&cli->values, &c);
+	if (check_options(cli, &c))
+		return jm_cli_fail(cli);
 	if (c.forget)
 		return jm_sensors_forget(&cli->ctx, &cli->err) ? jm_cli_fail(cli) : 0;
 	rc = c.json ? jm_output_try(c.json, &cli->err) : 0;

@@ -100,3 +100,9 @@ def test_what_a_card_showed(env, card):
     for fit in gpu.values():
         assert abs(fit["delay_s"]) < fit["delay_error_s"] + 0.003
         assert 0.005 < fit["rise_s"] < 0.03
+
+
+@pytest.mark.parametrize("words, option", [(["--forget", "--seconds", "40s"], "--seconds"), (["--forget", "--json=x"], "--json"),
+                                           (["--from", "x.json", "--device", "sim:h100x1"], "--device")])
+def test_options_of_a_load_that_is_not_run_are_refused(words, option):
+    assert f"{option} has no effect with {words[0]}" in sentence(jm("calibrate", *words), USAGE)
