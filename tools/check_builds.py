@@ -95,7 +95,8 @@ class Unhurried:
 
 
 PLAIN_FOLDER = "build"
-# .ci/run compiles CUDA kernels for one architecture, from a clone that nobody installs; `make check` for all of them
+# .ci/run compiles CUDA kernels for one architecture and with few optimizations, in a clone that nobody installs; `make check`
+# as they are installed
 GPU_ARCH = os.environ.get("GPU_ARCH", "all")
 MPI = "enabled" if shutil.which("dpkg-query") else "auto"  # where tools/setup.sh installs its headers, its tests are not skipped
 CONFIGURED = set()  # build folders, in this run
