@@ -15,8 +15,8 @@ LOGS = ROOT / "build-check"
 JOBS = str(min(os.cpu_count() or 2, 8))
 # Runs a command when nothing else wants the processor, also where each session has a share of its own (autogroups).
 IDLE = ["sh", "-c", "{ echo 19 >/proc/self/autogroup; chrt --idle --pid 0 $$; } 2>/dev/null; exec \"$@\"", "sh"]
-# CUDA kernels are the same in all build folders: the folder is no part of what the cache looks up
-os.environ.setdefault("CCACHE_DIR", str(LOGS / "ccache"))
+# CUDA kernels are the same in all build folders and clones: the folder is no part of what the cache looks up
+os.environ.setdefault("CCACHE_BASEDIR", str(ROOT))
 os.environ.setdefault("CCACHE_NOHASHDIR", "1")
 
 
