@@ -15,7 +15,7 @@
 #include "backends/cuda/device/gpu_clock.h"
 #include "backends/cuda/device/gpu.h"
 #include "backends/cuda/ops/ops.h"
-#include "backends/cuda/ops/ops_dnn_attention.h"
+#include "backends/cuda/ops/attention_plans.h"
 #include "backends/cuda/ops/ops_rope.h"
 #include "backends/cuda/device/gpu_lanes.h"
 #include "backends/cuda/device/math_library.h"

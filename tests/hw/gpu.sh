@@ -315,7 +315,7 @@ through_shim() { # RUN'S ARGUMENTS...
 		'all(s["requested"] == s["enforced"] for s in r["settings"])' "$@" --set gpu.power@0=500W
 }
 
-# The gradient of attention by own kernels, also where the self-test found cuDNN faster.
+# Attention and its gradient by own kernels, also where the self-test found cuDNN faster.
 own_attention() {
 	export JM_PLANS=$work
 	"$build/joulemark" selftest --device cuda:0 --op attention-wide --quiet &&
@@ -333,7 +333,7 @@ own_way() { # OPERATION WAY
 # The mangled names of the kernels of backends/cuda. synccheck reports kernels of cuDNN.
 own_kernels=(--kernel-name 'regex=^_ZL?[0-9]+[a-z0-9_]*(_kernel|_finish|_sums)')
 # For racecheck an mbarrier orders only what the lanes that arrive at it did (race_probe.cu). In the kernels for keys and values
-# of attention_keys.cuh one lane arrives for its warp, so racecheck is asked for the other kernels of attention.
+# of attention_keys.cuh, and in attention_forward.cu, one lane arrives for its warp, so racecheck is asked for the other kernels.
 followed_kernels=(--kernel-name 'regex=^_Z[0-9]+((attention|delta|rows|dq)_kernel|dkv_kernelILi[0-9]+E[f16])')
 large=(gemm --m 8192 --n 8192 --k 8192)
 product=("${large[@]}" --precision bf16 --seconds 3)

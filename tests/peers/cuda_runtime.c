@@ -34,7 +34,7 @@
 #include "backends/cuda/choose/conv_plan.h"
 #include "backends/cuda/device/cuda.h"
 #include "backends/cuda/ops/ops.h"
-#include "backends/cuda/ops/ops_dnn_attention.h"
+#include "backends/cuda/ops/attention_plans.h"
 #include "backends/cuda/ops/ops_rope.h"
 #include "cuda_fake.h"
 

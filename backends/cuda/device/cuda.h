@@ -42,7 +42,7 @@ struct cuda_dev {
 	struct cuda_lt lt;   /* cuBLASLt; opened by its first user */
 	struct cuda_dnn dnn; /* cuDNN; likewise */
 	struct cuda_conv_plan *conv_plans;	     /* conv_plan.h */
-	struct cuda_attention_plan *attention_plans; /* ops_dnn_attention.c */
+	struct cuda_attention_plan *attention_plans; /* attention_plans.c */
 };
 
 #define CUDA_NODES 8

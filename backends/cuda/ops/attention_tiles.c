@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Describes the operands of attention_tiles.cu to its copies. */
+/* Describes the operands of attention_forward.cu and attention_tiles.cu to their copies. */
 #include "attention_tiles.h"
 
 #include "backends/cuda/device/cuda.h"
@@ -80,19 +80,29 @@ static struct cuda_attention_part part_of(const struct dnn_heads *at, void *grad
 	return (struct cuda_attention_part){at->batch, at->row, grad};
 }
 
+static bool describe_parts(
+	const struct dnn_attention_shape *s, void *const part[3], struct cuda_tensor_map *ret)
+{
+	return describe(s, &s->q, s->seq, s->heads, part[0], &ret[0]) &&
+	       describe(s, &s->k, s->keys, s->groups, part[1], &ret[1]) &&
+	       describe(s, &s->v, s->keys, s->groups, part[2], &ret[2]);
+}
+
+static int refused(const char *op, struct jm_err *err)
+{
+	return jm_err_set(err, JM_ENOSUP,
+		"The driver does not describe the operands of %s for copies by boxes.", op);
+}
+
 int cuda_tiles_describe(const struct dnn_attention_shape *s, const struct cuda_tiles_data *data,
 	struct cuda_attention_tiles *ret, struct jm_err *err)
 {
 	const struct dnn_heads dy = {
 		.row = s->heads * s->depth, .batch = s->seq * s->heads * s->depth};
 
-	if (!describe(s, &s->q, s->seq, s->heads, data->part[0], &ret->boxes[0]) ||
-		!describe(s, &s->k, s->keys, s->groups, data->part[1], &ret->boxes[1]) ||
-		!describe(s, &s->v, s->keys, s->groups, data->part[2], &ret->boxes[2]) ||
+	if (!describe_parts(s, data->part, ret->boxes) ||
 		!describe(s, &dy, s->seq, s->heads, data->dy, &ret->boxes[3]))
-		return jm_err_set(err, JM_ENOSUP,
-			"The driver does not describe the operands of attention-grad for copies by "
-			"boxes.");
+		return refused("attention-grad", err);
 	ret->part[0] = part_of(&s->q, data->grad[0]);
 	ret->part[1] = part_of(&s->k, data->grad[1]);
 	ret->part[2] = part_of(&s->v, data->grad[2]);
@@ -105,5 +115,27 @@ int cuda_tiles_describe(const struct dnn_attention_shape *s, const struct cuda_t
 	ret->type = s->type == CUDNN_DATA_HALF ? CUDA_F16 : CUDA_BF16;
 	ret->causal = s->causal;
 	ret->dy = data->dy;
+	return 0;
+}
+
+bool cuda_forward_take(const struct cuda_dev *dev, const struct dnn_attention_shape *s)
+{
+	return cuda_tiles_take(dev, s) && s->depth <= 2 * BOX;
+}
+
+int cuda_forward_describe(const struct cuda_dev *dev, const struct dnn_attention_shape *s,
+	void *const part[3], struct cuda_attention_forward *ret, struct jm_err *err)
+{
+	if (!describe_parts(s, part, ret->boxes))
+		return refused("attention", err);
+	ret->batch = (int)s->batch;
+	ret->seq = (int)s->seq;
+	ret->keys = (int)s->keys;
+	ret->heads = (int)s->heads;
+	ret->groups = (int)s->groups;
+	ret->depth = (int)s->depth;
+	ret->type = s->type == CUDNN_DATA_HALF ? CUDA_F16 : CUDA_BF16;
+	ret->causal = s->causal;
+	ret->processors = dev->prop.multiProcessorCount;
 	return 0;
 }

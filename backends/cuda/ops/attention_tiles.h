@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The own kernels for the gradient of attention on compute capability 9.0 (attention_tiles.cu). */
+/* The own kernels for attention and its gradient on compute capability 9.0 (attention_forward.cu,
+ * attention_tiles.cu). */
 #ifndef JM_CUDA_ATTENTION_TILES_H
 #define JM_CUDA_ATTENTION_TILES_H
 
 #include "backends/cuda/dnn/dnn_attention.h"
-#include "backends/cuda/kernels/kernels.h"
+#include "backends/cuda/kernels/attention_forward.h"
 
 struct cuda_dev;
 
@@ -26,5 +27,10 @@ void cuda_once_describe(const struct cuda_dev *dev, const struct dnn_attention_s
 /* Describes the operands, also to the copies of the kernels. */
 int cuda_tiles_describe(const struct dnn_attention_shape *s, const struct cuda_tiles_data *data,
 	struct cuda_attention_tiles *ret, struct jm_err *err);
+
+/* The same of attention itself, without scratch; part: queries, keys and values. */
+bool cuda_forward_take(const struct cuda_dev *dev, const struct dnn_attention_shape *s);
+int cuda_forward_describe(const struct cuda_dev *dev, const struct dnn_attention_shape *s,
+	void *const part[3], struct cuda_attention_forward *ret, struct jm_err *err);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention in bf16 or f16 by cuDNN: finds, times and runs plans, which the device keeps by
- * shape. Its gradient runs by own kernels where these take the shape and are faster, or where
- * cuDNN has no plan. */
+/* Attention in bf16 or f16 and its gradient: by cuDNN, whose plans are timed, or by own kernels
+ * where these take the shape and are faster, or where cuDNN has no plan. */
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "attention_plans.h"
 #include "attention_tiles.h"
 #include "backends/cuda/kernels/image_kernels.h"
 #include "backends/cuda/choose/plan_cache.h"
@@ -15,33 +15,18 @@
 #include "backends/cuda/device/gpu.h"
 #include "backends/cuda/device/math_library.h"
 #include "backends/cuda/dnn/dnn_plan.h"
-#include "ops_dnn_attention.h"
 #include "ops_rope.h"
 #include "op_rows.h"
 
-#define WORKSPACE ((size_t)4 << 30) /* bytes, upper limit */
-#define ALIGN	  ((size_t)256)
-#define OPERANDS  16
-#define PLANS	  4 /* at most these many are timed */
-#define REPEATS	  4
-
-/* The plans for a shape, which is their key. n = 0: cuDNN has none; err holds the reason. */
-struct cuda_attention_plan {
-	struct cuda_attention_plan *next;
-	struct dnn_attention_shape shape;
-	bool backward;
-	struct dnn_attention_ids ids;
-	struct dnn_plan plan[PLANS];
-	int n, best;	  /* best: -1 until the plans are timed */
-	int way;	  /* of a gradient, in `ways`; -1 = not chosen yet */
-	size_t workspace; /* bytes that suffice for each plan */
-	struct jm_err err;
-};
+#define ALIGN	 ((size_t)256)
+#define OPERANDS 16
+#define REPEATS	 4
 
 /* A plan bound to memory; cuDNN reads the numbers given by value during the run. */
 struct bound {
 	struct cuda_rope turn; /* of cuDNN's gradient, in place; x absent: none */
-	bool own;	       /* runs by own kernels, as `tiles` says */
+	bool own;	       /* runs by own kernels, as `forward` or `tiles` says */
+	struct cuda_attention_forward forward;
 	struct cuda_attention_tiles tiles;
 	struct dnn_run run;
 	float scale, one, floor;
@@ -62,144 +47,13 @@ static struct jm_tensor *gradient_of(const struct cuda_exec *exec, int i)
 	return exec->n_nodes > 1 ? exec->node[1].out[0] : exec->node[0].out[i];
 }
 
-static struct dnn_heads heads_of(const struct jm_view *v)
-{
-	return (struct dnn_heads){.batch = v->batch, .row = v->row, .head = v->head};
-}
-
-static struct dnn_attention_shape shape_of(const struct cuda_dev *dev, const struct jm_node *n)
-{
-	const struct jm_tensor *y = n->op == JM_OP_ATTENTION_GRAD ? n->in[0] : n->out[0];
-
-	return (struct dnn_attention_shape){
-		.batch = y->dim[0],
-		.seq = y->dim[1],
-		.keys = n->attr.attention.keys,
-		.heads = n->attr.attention.heads,
-		.groups = n->attr.attention.kv_heads,
-		.depth = n->attr.attention.depth,
-		.q = heads_of(&n->attr.attention.q),
-		.k = heads_of(&n->attr.attention.k),
-		.v = heads_of(&n->attr.attention.v),
-		.type = cuda_dnn_type(y->type),
-		.causal = n->attr.attention.causal,
-		.repeatable = !dev->fast,
-	};
-}
-
-/* ---- plans ----------------------------------------------------------------------------------- */
-
-static bool same_heads(const struct dnn_heads *a, const struct dnn_heads *b)
-{
-	return a->batch == b->batch && a->row == b->row && a->head == b->head;
-}
-
-static bool same_shape(const struct dnn_attention_shape *a, const struct dnn_attention_shape *b)
-{
-	return a->batch == b->batch && a->seq == b->seq && a->keys == b->keys &&
-	       a->heads == b->heads && a->groups == b->groups && a->depth == b->depth &&
-	       same_heads(&a->q, &b->q) && same_heads(&a->k, &b->k) && same_heads(&a->v, &b->v) &&
-	       a->type == b->type && a->causal == b->causal && a->repeatable == b->repeatable;
-}
-
-/* True if a row holds queries, keys and values of all heads. */
-static bool is_packed(const struct dnn_attention_shape *s)
-{
-	return s->q.row == (s->heads + 2 * s->groups) * s->depth && same_heads(&s->q, &s->k);
-}
-
-static void write_key(
-	const struct cuda_dev *dev, const struct cuda_attention_plan *p, char *ret, size_t size)
-{
-	const struct dnn_attention_shape *s = &p->shape;
-	char apart[64] = "";
-
-	if (!is_packed(s))
-		snprintf(apart, sizeof apart, "/apart-%lld-%lld-%lld-%lld", (long long)s->keys,
-			(long long)s->q.row, (long long)s->k.row, (long long)s->v.row);
-	snprintf(ret, size, "attention/%zu/%lldx%lld/%lld:%lldx%lld%s%s%s%s%s", dev->dnn.version,
-		(long long)s->batch, (long long)s->seq, (long long)s->heads, (long long)s->groups,
-		(long long)s->depth, apart, s->causal ? "/causal" : "", p->backward ? "/grad" : "",
-		s->repeatable ? "/repeatable" : "", s->type == CUDNN_DATA_HALF ? "/f16" : "");
-}
-
-/* Finds the plan that was chosen before by its name, or else several to choose from. */
-static void find_plans(struct cuda_dev *dev, struct cuda_attention_plan *p, struct dnn_graph *g)
-{
-	struct dnn_want want = {.repeatable = p->shape.repeatable, .workspace = WORKSPACE};
-	char key[CUDA_PLAN_KEY], name[CUDA_PLAN_VALUE];
-	const char *known;
-
-	write_key(dev, p, key, sizeof key);
-	known = cuda_plan_find(dev, key);
-	if (known) {
-		snprintf(name, sizeof name, "%s", known);
-		want.name = name;
-		p->n = dnn_plans(g, &want, p->plan, 1, &p->err);
-	}
-	want.name = NULL;
-	if (!p->n)
-		p->n = dnn_plans(g, &want, p->plan, PLANS, &p->err);
-	p->best = p->n == 1 ? 0 : -1;
-	for (int i = 0; i < p->n; i++)
-		if (p->plan[i].workspace > p->workspace)
-			p->workspace = p->plan[i].workspace;
-}
-
-static void look(struct cuda_dev *dev, struct cuda_attention_plan *p)
-{
-	struct dnn_graph *g;
-
-	if (cuda_dnn_open(dev, &p->err))
-		return;
-	g = p->backward ? dnn_attention_backward(&dev->dnn, &p->shape, &p->ids)
-			: dnn_attention_forward(&dev->dnn, &p->shape, &p->ids);
-	if (g)
-		find_plans(dev, p, g);
-	else
-		jm_err_set(&p->err, JM_ENOMEM, "Out of memory for attention.");
-	dnn_graph_free(g);
-}
-
-/* NULL = out of memory. A shape that cuDNN does not support is kept, too, so that it is tried
- * once, and one without cuDNN as well. */
-static struct cuda_attention_plan *plan_of(struct cuda_dev *dev, const struct jm_node *n)
-{
-	struct dnn_attention_shape shape = shape_of(dev, n);
-	bool backward = n->op == JM_OP_ATTENTION_GRAD;
-	struct cuda_attention_plan *p;
-
-	for (p = dev->attention_plans; p; p = p->next)
-		if (p->backward == backward && same_shape(&p->shape, &shape))
-			return p;
-	p = calloc(1, sizeof *p);
-	if (!p)
-		return NULL;
-	p->shape = shape;
-	p->backward = backward;
-	p->way = -1;
-	look(dev, p);
-	p->next = dev->attention_plans;
-	dev->attention_plans = p;
-	return p;
-}
-
-void cuda_attention_plans_free(struct cuda_dev *dev)
-{
-	while (dev->attention_plans) {
-		struct cuda_attention_plan *next = dev->attention_plans->next;
-
-		for (int i = 0; i < dev->attention_plans->n; i++)
-			dnn_plan_drop(&dev->dnn, &dev->attention_plans->plan[i]);
-		free(dev->attention_plans);
-		dev->attention_plans = next;
-	}
-}
-
 /* True if own kernels can run it. */
-static bool has_own(const struct cuda_dev *dev, const struct cuda_attention_plan *p)
+static bool has_own(
+	const struct cuda_dev *dev, const struct cuda_attention_plan *p, const struct jm_node *n)
 {
-	return p->backward && cuda_tiles_take(dev, &p->shape);
+	if (p->backward)
+		return cuda_tiles_take(dev, &p->shape);
+	return n->attr.attention.scale > 0 && cuda_forward_take(dev, &p->shape);
 }
 
 /* ---- select ---------------------------------------------------------------------------------- */
@@ -224,7 +78,7 @@ static bool has_views(const struct jm_node *n, const struct dnn_attention_shape 
 static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
 	const struct jm_node *n = group->node[0];
-	struct dnn_attention_shape s = shape_of(dev, n);
+	struct dnn_attention_shape s = cuda_attention_shape(dev, n);
 	const struct cuda_attention_plan *p;
 
 	if (!has_views(n, &s) || n->accumulate || n->in[0]->type == JM_F32 ||
@@ -233,10 +87,10 @@ static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_e
 			"cuDNN's attention takes bf16 or f16, heads of a width of a multiple of 8 "
 			"up to 256, packed in one tensor or, if it is not causal, apart, and "
 			"cannot add to its results.");
-	p = plan_of(dev, n);
+	p = cuda_attention_plan_of(dev, n);
 	if (!p)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for attention.");
-	return p->n || has_own(dev, p) ? 0 : jm_err_set(err, p->err.code, "%s", p->err.text);
+	return p->n || has_own(dev, p, n) ? 0 : jm_err_set(err, p->err.code, "%s", p->err.text);
 }
 
 static int takes_rope(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
@@ -397,14 +251,14 @@ static void tune(struct cuda_dev *dev, const struct cuda_exec *exec, struct cuda
 	}
 	if (isinf(least)) /* none could be timed */
 		return;
-	write_key(dev, p, key, sizeof key);
+	cuda_attention_key(dev, p, key, sizeof key);
 	cuda_plan_keep(dev, key, p->plan[p->best].name);
 }
 
 static int build_dnn(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = &exec->node[0];
-	struct cuda_attention_plan *p = plan_of(dev, n);
+	struct cuda_attention_plan *p = cuda_attention_plan_of(dev, n);
 	struct bound *b = exec->own = calloc(1, sizeof *b);
 
 	if (!b || !p)
@@ -420,12 +274,29 @@ static int build_dnn(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err
 	return bind_plan(dev, exec, p, p->best, b, err);
 }
 
+static int build_forward(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = &exec->node[0];
+	struct dnn_attention_shape s = cuda_attention_shape(dev, n);
+	struct bound *b = exec->own = calloc(1, sizeof *b);
+	void *const part[] = {at(n->in[0], &n->attr.attention.q),
+		at(n->in[1], &n->attr.attention.k), at(n->in[2], &n->attr.attention.v)};
+
+	if (!b)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for attention.");
+	b->own = true;
+	b->forward = (struct cuda_attention_forward){.scale = (float)n->attr.attention.scale,
+		.y = n->out[0]->data,
+		.lse = n->out[1]->data};
+	return cuda_forward_describe(dev, &s, part, &b->forward, err);
+}
+
 static int build_own(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = &exec->node[0];
 	const struct jm_view *const view[] = {
 		&n->attr.attention.q, &n->attr.attention.k, &n->attr.attention.v};
-	struct dnn_attention_shape s = shape_of(dev, n);
+	struct dnn_attention_shape s = cuda_attention_shape(dev, n);
 	struct bound *b = exec->own = calloc(1, sizeof *b);
 	struct cuda_tiles_data data = {.dy = n->in[0]->data};
 
@@ -447,7 +318,7 @@ static int build_own(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err
 
 static int build_once(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {
-	struct dnn_attention_shape s = shape_of(dev, &exec->node[0]);
+	struct dnn_attention_shape s = cuda_attention_shape(dev, &exec->node[0]);
 	int code = build_own(dev, exec, err);
 
 	if (!code)
@@ -455,20 +326,21 @@ static int build_once(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_er
 	return code;
 }
 
-/* The first one needs the least scratch; the last one does not take all shapes. */
+/* The first one needs the least scratch; the last one, of gradients only, does not take all
+ * shapes. */
 enum { OWN, DNN, ONCE, WAYS };
-static const struct cuda_way ways[WAYS] = {
-	{"own", build_own}, {"cudnn", build_dnn}, {"once", build_once}};
+static const struct cuda_way ways[2][WAYS] = {{{"own", build_forward}, {"cudnn", build_dnn}},
+	{{"own", build_own}, {"cudnn", build_dnn}, {"once", build_once}}};
 
 static int ways_of(const struct cuda_dev *dev, const struct cuda_attention_plan *p)
 {
-	return cuda_once_take(dev, &p->shape) ? WAYS : ONCE;
+	return p->backward && cuda_once_take(dev, &p->shape) ? WAYS : ONCE;
 }
 
 static void write_ways_key(
 	const struct cuda_dev *dev, const struct cuda_attention_plan *p, char *ret, size_t size)
 {
-	write_key(dev, p, ret, size);
+	cuda_attention_key(dev, p, ret, size);
 	snprintf(ret + strlen(ret), size - strlen(ret), "/ways");
 }
 
@@ -476,7 +348,8 @@ static size_t scratch_of(const struct cuda_dev *dev, const struct cuda_attention
 {
 	return way == DNN    ? dnn_scratch(p)
 	       : way == ONCE ? cuda_once_scratch(dev, &p->shape)
-			     : cuda_tiles_scratch(&p->shape);
+	       : p->backward ? cuda_tiles_scratch(&p->shape)
+			     : 0;
 }
 
 /* Bytes that suffice for every way. */
@@ -497,7 +370,7 @@ static size_t most_scratch(const struct cuda_dev *dev, const struct cuda_attenti
 static int way_of(struct cuda_dev *dev, struct cuda_attention_plan *p, const struct jm_node *n)
 {
 	struct jm_tensor dq = *n->out[0]; /* in memory, also where it is virtual in a group */
-	struct cuda_exec exec = {.op = &cuda_ops_dnn_attention[1],
+	struct cuda_exec exec = {.op = &cuda_ops_dnn_attention[p->backward],
 		.node = {*n},
 		.n_nodes = 1,
 		.scratch_bytes = most_scratch(dev, p)};
@@ -510,39 +383,42 @@ static int way_of(struct cuda_dev *dev, struct cuda_attention_plan *p, const str
 		if (n->out[i] == n->out[0])
 			exec.node[0].out[i] = &dq;
 	write_ways_key(dev, p, key, sizeof key);
-	p->way = has_own(dev, p) ? cuda_way_choose(dev, &exec, key, ways, ways_of(dev, p)) : DNN;
+	p->way = has_own(dev, p, n)
+			 ? cuda_way_choose(dev, &exec, key, ways[p->backward], ways_of(dev, p))
+			 : DNN;
 	return p->way;
 }
 
 /* True if the way is chosen, or could be without timing. */
-static bool way_is_known(struct cuda_dev *dev, const struct cuda_attention_plan *p)
+static bool way_is_known(
+	struct cuda_dev *dev, const struct cuda_attention_plan *p, const struct jm_node *n)
 {
 	char key[CUDA_PLAN_KEY];
 
-	if (p->way >= 0 || !has_own(dev, p))
+	if (p->way >= 0 || !has_own(dev, p, n))
 		return true;
 	write_ways_key(dev, p, key, sizeof key);
-	return cuda_way_known(dev, key, ways, ways_of(dev, p)) >= 0;
+	return cuda_way_known(dev, key, ways[p->backward], ways_of(dev, p)) >= 0;
 }
 
 static size_t scratch(struct cuda_dev *dev, const struct jm_group *group)
 {
-	struct cuda_attention_plan *p = plan_of(dev, group->node[0]);
+	struct cuda_attention_plan *p = cuda_attention_plan_of(dev, group->node[0]);
 
 	if (!p)
 		return 0;
-	if (dev->rough && !way_is_known(dev, p))
+	if (dev->rough && !way_is_known(dev, p, group->node[0]))
 		return most_scratch(dev, p);
 	return scratch_of(dev, p, way_of(dev, p, group->node[0]));
 }
 
 static int build(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {
-	struct cuda_attention_plan *p = plan_of(dev, &exec->node[0]);
+	struct cuda_attention_plan *p = cuda_attention_plan_of(dev, &exec->node[0]);
 
 	if (!p)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for attention.");
-	return ways[way_of(dev, p, &exec->node[0])].build(dev, exec, err);
+	return ways[p->backward][way_of(dev, p, &exec->node[0])].build(dev, exec, err);
 }
 
 static int build_rope(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
@@ -565,7 +441,10 @@ static int run(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err
 	int code;
 
 	if (b->own) {
-		cuda_attention_tiles(&b->tiles, dev->stream);
+		if (b->forward.y)
+			cuda_attention_forward(&b->forward, dev->stream);
+		else
+			cuda_attention_tiles(&b->tiles, dev->stream);
 		return 0;
 	}
 	if (b->sum)

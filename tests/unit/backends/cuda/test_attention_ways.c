@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ways to compute the gradient of attention in backend cuda, without a GPU: between which ones
+ * The ways to compute attention and its gradient in backend cuda, without a GPU: between which ones
  * a shape may choose, what each of them is given, and that memory is planned for the chosen one.
  * The plans of cuDNN and the kernels are below: they keep their arguments.
  */
@@ -12,7 +12,7 @@
 #include "kit/test.h"
 #include "backends/cuda/device/gpu.h"
 #include "backends/cuda/ops/op_rows.h"
-#include "backends/cuda/ops/ops_dnn_attention.h"
+#include "backends/cuda/ops/attention_plans.h"
 #include "backends/cuda/ops/ops_rope.h"
 #include "backends/cuda/dnn/dnn_plan.h"
 #include "backends/cuda/device/math_library.h"
@@ -30,6 +30,7 @@
 static struct fake {
 	bool no_tiles; /* the device has no own kernels */
 	bool once;     /* and one that computes scores once */
+	bool forward;  /* and one for attention itself */
 	int way;       /* that is chosen */
 	int known;     /* by the plan cache, from 1; 0 = none */
 	const char *names[CUDA_WAYS];
@@ -39,6 +40,7 @@ static struct fake {
 	int bound, ran;	       /* plans of cuDNN */
 	struct cuda_tiles_data data;
 	struct cuda_attention_tiles tiles;
+	struct cuda_attention_forward attention;
 	int started;	   /* own kernels */
 	const float *rows; /* from where the scratch of that kernel is described */
 	struct cuda_rope turn;
@@ -153,6 +155,28 @@ void cuda_attention_tiles(const struct cuda_attention_tiles *p, cudaStream_t str
 {
 	(void)stream;
 	fake.tiles = *p;
+	fake.started++;
+}
+
+bool cuda_forward_take(const struct cuda_dev *device, const struct dnn_attention_shape *s)
+{
+	(void)device, (void)s;
+	return fake.forward;
+}
+
+int cuda_forward_describe(const struct cuda_dev *device, const struct dnn_attention_shape *s,
+	void *const part[3], struct cuda_attention_forward *ret, struct jm_err *err)
+{
+	(void)device, (void)err;
+	memcpy(fake.data.part, part, sizeof fake.data.part);
+	ret->depth = (int)s->depth;
+	return 0;
+}
+
+void cuda_attention_forward(const struct cuda_attention_forward *p, cudaStream_t stream)
+{
+	(void)stream;
+	fake.attention = *p;
 	fake.started++;
 }
 
@@ -353,9 +377,6 @@ static void own_kernels_get_the_operands(void **unused)
 	(void)unused;
 	set_node(JM_OP_ATTENTION_GRAD, 64);
 	runs();
-	assert_true(fake.started == 1 && !fake.ran);
-	assert_string_equal(fake.names[0], "own");
-	assert_int_equal(fake.tiles.depth, 64);
 	assert_ptr_equal(fake.data.dy, dy.data);
 	assert_ptr_equal(fake.tiles.y, y.data);
 	assert_ptr_equal(fake.tiles.lse, lse.data);
@@ -388,7 +409,6 @@ static void queries_may_be_apart_from_keys(void **unused)
 	node.attr.attention.q = (struct jm_view){0, SEQ * width, width, 64};
 	node.attr.attention.k = node.attr.attention.v = (struct jm_view){0, n * width, width, 64};
 	runs();
-	assert_true(fake.started == 1 && !fake.ran);
 	assert_string_equal(
 		fake.key, "attention/0/2x128/4:4x64/apart-77-256-256-256/grad/repeatable/ways");
 	for (int i = 0; i < 3; i++) {
@@ -397,16 +417,42 @@ static void queries_may_be_apart_from_keys(void **unused)
 	}
 }
 
-static void only_gradients_with_tiles_have_two_ways(void **unused)
+static void the_own_kernel_of_attention_gets_the_operands(void **unused)
+{
+	(void)unused;
+	for (int way = 0; way < 2; way++) {
+		set_node(JM_OP_ATTENTION, 64);
+		fake.forward = true;
+		fake.way = way;
+		assert_int_equal(scratch_bytes(), way ? WORKSPACE : 0);
+		runs();
+		assert_string_equal(fake.key, "attention/0/2x128/4:4x64/repeatable/ways");
+		assert_int_equal(fake.n_ways, 2);
+		assert_string_equal(fake.names[way], way ? "cudnn" : "own");
+		assert_true(fake.started == !way && fake.ran == way);
+	}
+	fake.way = 0;
+	runs();
+	assert_ptr_equal(fake.attention.y, y.data);
+	assert_ptr_equal(fake.attention.lse, lse.data);
+	for (int i = 0; i < 3; i++)
+		assert_ptr_equal(fake.data.part[i], (uint16_t *)qkv.data + i * HEADS * 64);
+}
+
+static void only_shapes_of_own_kernels_have_two_ways(void **unused)
 {
 	(void)unused;
 	set_node(JM_OP_ATTENTION_GRAD, 64);
 	fake.no_tiles = true;
 	runs();
 	assert_true(fake.ran == 1 && !fake.n_ways);
-	set_node(JM_OP_ATTENTION, 64);
-	runs();
-	assert_true(fake.ran == 1 && !fake.n_ways);
+	for (int i = 0; i < 2; i++) { /* with a scale of 0 the largest score would be another one */
+		set_node(JM_OP_ATTENTION, 64);
+		fake.forward = i;
+		node.attr.attention.scale *= !i;
+		runs();
+		assert_true(fake.ran == 1 && !fake.n_ways);
+	}
 }
 
 static void shapes_of_one_kernel_have_three_ways(void **unused)
@@ -424,8 +470,6 @@ static void shapes_of_one_kernel_have_three_ways(void **unused)
 		assert_ptr_equal(fake.tiles.rows, scratch);
 		assert_ptr_equal(fake.rows, way ? scratch : NULL);
 		assert_ptr_equal(fake.tiles.once.sums, way ? scratch : NULL);
-		assert_ptr_equal(fake.tiles.y, y.data);
-		assert_ptr_equal(fake.data.dy, dy.data);
 	}
 	set_node(JM_OP_ATTENTION_GRAD, 64);
 	fake.once = true;
@@ -541,7 +585,8 @@ int main(void)
 		cmocka_unit_test(the_first_way_needs_the_least_scratch),
 		cmocka_unit_test(own_kernels_get_the_operands),
 		cmocka_unit_test(queries_may_be_apart_from_keys),
-		cmocka_unit_test(only_gradients_with_tiles_have_two_ways),
+		cmocka_unit_test(the_own_kernel_of_attention_gets_the_operands),
+		cmocka_unit_test(only_shapes_of_own_kernels_have_two_ways),
 		cmocka_unit_test(shapes_of_one_kernel_have_three_ways),
 		cmocka_unit_test(each_shape_has_a_key),
 		cmocka_unit_test(scratch_is_that_of_the_chosen_way),
