@@ -39,16 +39,19 @@ struct jm_backend_events;
 struct jm_backend_peer;
 
 /* Increased with any change of this file's structs, enums or their meaning. */
-#define JM_BACKEND_ABI 39
+#define JM_BACKEND_ABI 40
 
 /* ---- choices --------------------------------------------------------------------------------- */
 
 /* One way to run a group. in/out: the layouts it needs, by node and operand; zero = plain. */
 struct jm_choice {
 	struct jm_layout in[JM_GROUP_MAX][JM_NODE_IN], out[JM_GROUP_MAX][JM_NODE_OUT];
-	size_t scratch;	       /* bytes, used only during the group's run */
-	size_t saved;	       /* bytes, from the forward group until its last gradient group */
-	double seconds;	       /* estimated cost for comparing choices; NAN = unknown */
+	size_t scratch; /* bytes, used only during the group's run */
+	size_t saved;	/* bytes, from the forward group until its last gradient group */
+	double seconds; /* estimated cost for comparing choices; NAN = unknown */
+	/* [node]: bits of operands that are not read if the forward group saves something; then
+	 * they need not be kept */
+	uint16_t unread[JM_GROUP_MAX];
 	double flops_executed; /* NAN = the sum of the nodes */
 	uint64_t tag;	       /* for the backend; passed back in build */
 };

@@ -266,7 +266,7 @@ struct jm_group {
 	const struct jm_group *fwd;
 	/* In build: the memory that the choice requested; NULL = none. */
 	void *scratch;
-	void *saved; /* of each step, for groups with this fwd; then MAXPOOL's gradient reads no x */
+	void *saved; /* of each step, for groups with this fwd */
 };
 
 #endif

@@ -109,6 +109,20 @@ static int collect(struct jm_program *p, struct jm_cell **moving)
 	return n;
 }
 
+/* Nothing else is placed in the gaps of the slabs. */
+static bool hold_gaps(const struct jm_program *p, struct jm_places *held)
+{
+	for (int i = 0; i < p->n_gaps; i++) {
+		const struct jm_gap *gap = &p->gap[i];
+		size_t from = jm_graph_cell(p->graph, gap->slab)->offset + gap->from;
+
+		if (!jm_places_add(held, &(struct jm_place){from / ALIGN * ALIGN,
+						 aligned(from + gap->bytes), 0, p->n_units - 1}))
+			return false;
+	}
+	return true;
+}
+
 /* The slabs of gradients are at the start of the arena, where each of their views holds its
  * place. */
 static bool place_gradients(struct jm_program *p, struct jm_places *held)
@@ -135,7 +149,7 @@ static bool place_gradients(struct jm_program *p, struct jm_places *held)
 						     c->first, c->last}))
 			return false;
 	}
-	return true;
+	return hold_gaps(p, held);
 }
 
 /* ---- the slots of a stage -------------------------------------------------------------------- */
@@ -309,7 +323,9 @@ int jm_program_places(struct jm_program *p, struct jm_err *err)
 		c->first = c->last = -1;
 		c->alias = NULL;
 	}
-	jm_program_liveness(p);
+	if (!jm_program_liveness(p))
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a plan of %d tensors.",
+			p->graph->n_cells);
 	jm_program_keep_hoisted(p);
 	find_parts(p);
 	return place_all(p, err);

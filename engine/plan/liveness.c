@@ -5,6 +5,8 @@
 #include "engine/graph/op.h"
 #include "engine/graph/tensor.h"
 
+#include <stdlib.h>
+
 static void touch(const struct jm_program *p, const struct jm_tensor *t, int at)
 {
 	struct jm_cell *c;
@@ -17,11 +19,13 @@ static void touch(const struct jm_program *p, const struct jm_tensor *t, int at)
 	c->last = at;
 }
 
-/* The gradient of a max pooling names x, and does not read it if the backend saved where the maxima
- * are. */
-static bool is_read(const struct jm_node *n, int operand, const struct jm_unit *fwd)
+/* False for an operand that the gradient names, and in whose place it reads what the forward group
+ * saved. */
+static bool is_read(const struct jm_unit *u, int node, int operand)
 {
-	return n->op != JM_OP_MAXPOOL_GRAD || operand != 1 || !fwd || !fwd->saved;
+	const struct jm_unit *fwd = (const struct jm_unit *)u->group.fwd;
+
+	return !fwd || !fwd->saved || !(u->choice.unread[node] >> operand & 1);
 }
 
 static void touch_unit(const struct jm_program *p, int at)
@@ -33,7 +37,7 @@ static void touch_unit(const struct jm_program *p, int at)
 		const struct jm_node *n = u->group.node[k];
 
 		for (int i = 0; i < n->n_in; i++)
-			if (is_read(n, i, fwd))
+			if (is_read(u, k, i))
 				touch(p, n->in[i], at);
 		for (int i = 0; i < n->n_out; i++)
 			touch(p, n->out[i], at);
@@ -120,31 +124,85 @@ static bool is_gradient_view(const struct jm_cell *c)
 	return c->t.class == JM_CLASS_GRAD && c->slab && c->made_for;
 }
 
-/* True if views fill the slabs of gradients without gaps, which would have to stay zero. */
-static bool fill_slabs(const struct jm_graph *g)
+static int by_place(const void *a, const void *b)
 {
-	size_t slabs = 0, views = 0;
+	const struct jm_cell *x = *(struct jm_cell *const *)a, *y = *(struct jm_cell *const *)b;
 
-	for (int i = 0; i < g->n_cells; i++) {
-		const struct jm_cell *c = g->cell[i];
+	if (x->slab != y->slab)
+		return x->slab->id - y->slab->id;
+	return (x->slab_offset > y->slab_offset) - (x->slab_offset < y->slab_offset);
+}
+
+static size_t end_of(const struct jm_cell *view)
+{
+	return view->slab_offset + view->t.bytes;
+}
+
+/* Adds bytes `from` to `to` of a slab; false = there are too many gaps. */
+static bool add_gap(struct jm_program *p, const struct jm_tensor *slab, size_t from, size_t to)
+{
+	if (from >= to)
+		return true;
+	if (p->n_gaps == JM_GAPS_MOST)
+		return false;
+	p->gap[p->n_gaps++] = (struct jm_gap){slab, from, to - from};
+	return true;
+}
+
+/* True if views and gaps are all of the slabs. */
+static bool fill_slabs(const struct jm_program *p)
+{
+	size_t slabs = 0, parts = 0;
+
+	for (int i = 0; i < p->graph->n_cells; i++) {
+		const struct jm_cell *c = p->graph->cell[i];
 
 		if (is_gradient_view(c))
-			views += c->first >= 0 ? c->t.bytes : 0;
+			parts += c->first >= 0 ? c->t.bytes : 0;
 		else if (c->t.class == JM_CLASS_GRAD && !c->slab)
 			slabs += c->t.bytes;
 	}
-	return slabs == views;
+	for (int i = 0; i < p->n_gaps; i++)
+		parts += p->gap[i].bytes;
+	return slabs == parts;
+}
+
+/* Finds what the views leave free of the slabs of gradients; false = too many gaps. */
+static bool find_gaps(struct jm_program *p, struct jm_cell **view)
+{
+	int n = 0;
+
+	p->n_gaps = 0;
+	for (int i = 0; i < p->graph->n_cells; i++)
+		if (is_gradient_view(p->graph->cell[i]) && p->graph->cell[i]->first >= 0)
+			view[n++] = p->graph->cell[i];
+	qsort(view, (size_t)n, sizeof(*view), by_place);
+	for (int i = 0; i < n; i++) {
+		const struct jm_tensor *slab = view[i]->slab;
+		bool begins = !i || view[i - 1]->slab != slab;
+		bool ends = i + 1 == n || view[i + 1]->slab != slab;
+
+		if (!add_gap(p, slab, begins ? 0 : end_of(view[i - 1]), view[i]->slab_offset) ||
+			(ends && !add_gap(p, slab, end_of(view[i]), slab->bytes)))
+			return false;
+	}
+	return fill_slabs(p);
 }
 
 /*
  * Gradients that are not summed over micro-steps or ranks live from their first unit to the end of
  * the step, so that they can be read after it; before their first unit other tensors may use their
- * memory.
+ * memory. Gaps between them stay zero, as the update reads slabs whole.
  */
-static void live_gradients(struct jm_program *p)
+static bool live_gradients(struct jm_program *p)
 {
+	struct jm_cell **view = calloc((size_t)p->graph->n_cells + 1, sizeof(struct jm_cell *));
+
+	if (!view)
+		return false;
 	p->gradients_move = jm_program_micro_steps(p) == 1 && jm_graph_ranks(p->graph) == 1 &&
-			    jm_graph_pp(p->graph) == 1 && fill_slabs(p->graph);
+			    jm_graph_pp(p->graph) == 1 && find_gaps(p, view);
+	free(view);
 	for (int i = 0; i < p->graph->n_cells; i++) {
 		struct jm_cell *c = p->graph->cell[i];
 
@@ -152,6 +210,9 @@ static void live_gradients(struct jm_program *p)
 		if (c->own_life && c->first >= 0)
 			c->last = p->n_units - 1;
 	}
+	if (!p->gradients_move)
+		p->n_gaps = 0;
+	return true;
 }
 
 /* A slab that no unit names lives through its views; slabs persist, so one unit is enough. */
@@ -165,12 +226,14 @@ static void live_slabs(const struct jm_program *p)
 	}
 }
 
-void jm_program_liveness(struct jm_program *p)
+bool jm_program_liveness(struct jm_program *p)
 {
 	for (int i = 0; i < p->n_units; i++)
 		touch_unit(p, i);
 	live_slabs(p);
-	live_gradients(p);
+	if (!live_gradients(p))
+		return false;
 	for (int i = 0; i < p->n_units; i++)
 		place_over(p, i);
+	return true;
 }

@@ -5,8 +5,8 @@
 
 #include "program_plan.h"
 
-/* First, last and alias of every cell */
-void jm_program_liveness(struct jm_program *p);
+/* First, last and alias of every cell; false = out of memory */
+bool jm_program_liveness(struct jm_program *p);
 /* True if another stage sends it. */
 bool jm_cell_is_received(const struct jm_cell *c);
 

@@ -49,6 +49,13 @@ struct jm_stretch {
 	void *captured; /* NULL = the units run one by one */
 };
 
+/* Bytes of a slab of gradients that belong to no gradient. */
+struct jm_gap {
+	const struct jm_tensor *slab;
+	size_t from, bytes;
+};
+#define JM_GAPS_MOST 8 /* each is cleared in every step */
+
 struct jm_program {
 	struct jm_graph *graph;
 	struct jm_device *device;
@@ -71,6 +78,8 @@ struct jm_program {
 	char *arena;
 	/* gradients are in the arena, from their first unit to the step's end */
 	bool gradients_move;
+	struct jm_gap gap[JM_GAPS_MOST]; /* if they do: zero in every step */
+	int n_gaps;
 	bool has_arena; /* an own arena, because that of the weights was allocated before */
 	/* of all units; a stretch ends at a span's end and at a sum over ranks */
 	struct jm_stretch *stretch;

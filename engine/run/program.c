@@ -249,13 +249,12 @@ static int refresh(struct jm_program *p, struct jm_err *err)
 	return code;
 }
 
-int jm_program_begin(struct jm_program *p, struct jm_err *err)
+/* Gradients that micro-steps add to; or what lies between those that a step writes, where other
+ * programs write too. */
+static int clear_gradients(const struct jm_program *p, struct jm_err *err)
 {
-	int code;
+	int code = 0;
 
-	jm_profile_begin(p);
-	code = refresh(p, err);
-	p->micro_now = 0;
 	for (int i = 0; i < 2 && !code && jm_program_micro_steps(p) > 1; i++) {
 		const struct jm_tensor *slab = p->gradients[i];
 
@@ -263,6 +262,21 @@ int jm_program_begin(struct jm_program *p, struct jm_err *err)
 			code = jm_device_fill(
 				p->device, JM_QUEUE_COMPUTE, slab->data, 0, slab->bytes, err);
 	}
+	for (int i = 0; i < p->n_gaps && !code; i++)
+		code = jm_device_fill(p->device, JM_QUEUE_COMPUTE,
+			(char *)p->gap[i].slab->data + p->gap[i].from, 0, p->gap[i].bytes, err);
+	return code;
+}
+
+int jm_program_begin(struct jm_program *p, struct jm_err *err)
+{
+	int code;
+
+	jm_profile_begin(p);
+	code = refresh(p, err);
+	p->micro_now = 0;
+	if (!code)
+		code = clear_gradients(p, err);
 	return code ? code : run_span(p, JM_SPAN_ONCE, err);
 }
 

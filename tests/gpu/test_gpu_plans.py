@@ -95,6 +95,20 @@ def test_images_keep_their_channels_last(env, network, precision):
     assert {n["in"][0]["class"] for n in nodes if n["op"] == "cast"} <= {"parameters"}
 
 
+def test_images_that_were_pooled_are_not_kept(env):
+    """vgg16: the byte with a maximum's position says whether it is above 0, so that no gradient reads the ReLU's result."""
+    env["JM_FAKE_DNN_WORKSPACE"] = "1048576"
+    p = plan(env, "vgg16", "--batch", 32, "--precision", "bf16", "--graph")
+    nodes = [n for group in p["graph"] for n in group["nodes"]]
+    pools = [at for at, n in enumerate(nodes) if n["op"] == "maxpool"]
+    grads = {n["in"][1]["name"]: at for at, n in enumerate(nodes) if n["op"] == "maxpool-grad"}
+    assert len(pools) == len(grads) == 5 and kinds(p)["maxpool-grad + relu-grad + conv-wgrad"] == 5
+    for at in pools[:-1]:  # behind the last one there is no image to take its place
+        image = nodes[at]["in"][0]
+        between = [t for n in nodes[at + 1:grads[image["name"]]] for t in n["out"] if t and t.get("offset") is not None]
+        assert any(t["offset"] < image["offset"] + image["bytes"] and image["offset"] < t["offset"] + t["bytes"] for t in between)
+
+
 @pytest.mark.parametrize("library, says", [("nothing.so", "cannot be loaded"), ("old", "of version 9.1")])
 def test_cudnn_missing_or_too_old(env, library, says):
     """A network with convolutions ends with 125; another device goes on, and so does a network without them."""

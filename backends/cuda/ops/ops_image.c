@@ -144,6 +144,8 @@ int cuda_image_choices(struct cuda_dev *dev, const struct jm_group *group, struc
 	(void)dev;
 	(void)err;
 	cuda_image_layouts(group, 0, choice);
+	if (group->node[0]->op == JM_OP_MAXPOOL_GRAD) /* saved are the positions of the maxima */
+		choice->unread[0] = 1 << 1;
 	choice->seconds = choice->flops_executed = NAN;
 	return 1;
 }
@@ -400,7 +402,7 @@ static int run_pooled(struct cuda_dev *dev, const struct cuda_exec *exec, struct
 static int choices_maxpool(struct cuda_dev *dev, const struct jm_group *group,
 	struct jm_choice *choice, struct jm_err *err)
 {
-	const struct jm_node *n = group->node[0];
+	const struct jm_node *n = group->node[group->n_nodes - 1];
 
 	if (n->attr.pool.kernel[0] * n->attr.pool.kernel[1] <= SCHAR_MAX)
 		choice->saved = (size_t)jm_tensor_count(n->out[0]);
@@ -417,13 +419,6 @@ static int takes_apply_pool(struct cuda_dev *dev, const struct jm_group *group, 
 
 	return fits ? takes_images(dev, group, err)
 		    : jm_err_set(err, JM_ENOSUP, "Only poolings of a norm in 16 bits are fused.");
-}
-
-static int choices_apply_pool(struct cuda_dev *dev, const struct jm_group *group,
-	struct jm_choice *choice, struct jm_err *err)
-{
-	choice->saved = (size_t)jm_tensor_count(group->node[1]->out[0]);
-	return cuda_image_choices(dev, group, choice, err);
 }
 
 static int run_apply_pool(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
@@ -577,7 +572,7 @@ const struct cuda_op cuda_ops_image[] = {
 		NULL},
 	{{JM_OP_MAXPOOL_GRAD, JM_OP_BN_GRAD}, 2, takes_pooled, choices_bn, NULL, NULL, run_pooled,
 		NULL},
-	{{JM_OP_BN_APPLY, JM_OP_MAXPOOL}, 2, takes_apply_pool, choices_apply_pool, NULL, NULL,
+	{{JM_OP_BN_APPLY, JM_OP_MAXPOOL}, 2, takes_apply_pool, choices_maxpool, NULL, NULL,
 		run_apply_pool, NULL},
 	{{JM_OP_BN_STATS}, 1, takes_stats, choices_bn, NULL, NULL, run_stats, NULL},
 	{{JM_OP_BN_FINALIZE}, 1, takes_stats, NULL, NULL, NULL, run_finalize, NULL},

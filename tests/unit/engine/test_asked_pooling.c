@@ -27,6 +27,18 @@ static int pool_select(
 
 	if (group->node[0]->op == JM_OP_MAXPOOL)
 		choice->saved = group->node[0]->in[0]->bytes;
+	if (group->node[0]->op == JM_OP_MAXPOOL_GRAD)
+		choice->unread[0] = 1 << 1;
+	return n;
+}
+
+/* It does not say that its gradient reads what was saved. */
+static int silent_select(
+	void *dev, const struct jm_group *group, struct jm_choice *choice, struct jm_err *err)
+{
+	int n = pool_select(dev, group, choice, err);
+
+	memset(choice->unread, 0, sizeof(choice->unread));
 	return n;
 }
 
@@ -162,10 +174,31 @@ static void pooling_does_not_keep_its_operand(void **unused)
 	jm_device_close(&ref);
 }
 
+/* x is kept unless the backend says of the gradient that it is not read, and saves something. */
+static void an_operand_is_kept_unless_the_backend_says_otherwise(void **unused)
+{
+	struct jm_backend backend = jm_backend_ref;
+	struct jm_device silent;
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_program *p;
+	int last, grad;
+
+	(void)unused;
+	assert_ok(jm_device_open("ref", 0, &silent, &err), err);
+	backend.select = silent_select;
+	silent.backend = &backend;
+	p = plan_resnet(&silent, NULL);
+	find_pooling(p, &last, &grad);
+	assert_int_equal(last, grad);
+	kit_plan_free(p);
+	jm_device_close(&silent);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(pooling_does_not_keep_its_operand),
+		cmocka_unit_test(an_operand_is_kept_unless_the_backend_says_otherwise),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

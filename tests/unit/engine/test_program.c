@@ -184,6 +184,77 @@ static void gradients_share_memory(void **unused)
 	jm_device_close(&d);
 }
 
+static bool is_in_view(const struct jm_program *p, const struct jm_tensor *slab, size_t byte)
+{
+	for (int i = 0; i < p->graph->n_cells; i++) {
+		const struct jm_cell *c = p->graph->cell[i];
+
+		if (c->slab == slab && c->made_for && c->slab_offset <= byte &&
+			byte < c->slab_offset + c->t.bytes)
+			return true;
+	}
+	return false;
+}
+
+/* Bytes of the slab that belong to no gradient; none is a place of another tensor. */
+static size_t check_gaps(const struct jm_program *p, const char *data)
+{
+	const struct jm_tensor *slab = jm_graph_find(p->graph, "slab.gradients");
+	const size_t at = jm_graph_cell(p->graph, slab)->offset;
+	size_t gaps = 0;
+
+	for (size_t byte = 0; byte < slab->bytes; byte++) {
+		if (is_in_view(p, slab, byte))
+			continue;
+		gaps++;
+		assert_int_equal(data[byte], 0);
+		for (int i = 0; i < p->graph->n_cells; i++) {
+			const struct jm_cell *c = p->graph->cell[i];
+
+			if (c->t.class == JM_CLASS_ACT && c->first >= 0)
+				assert_false(c->offset <= at + byte &&
+					     at + byte < c->offset + c->t.bytes);
+		}
+	}
+	return gaps;
+}
+
+/* Biases of 40 elements fill blocks of 64 bytes but for half of the last one. A norm of all
+ * gradients reads what is between them, where another program may have written. */
+static void gaps_between_gradients_are_cleared(void **unused)
+{
+	static const char *const few[] = {"gpt", "layers=2", "hidden=16", "heads=2", "ffn=40",
+		"vocab=61", "context=8", "positions=rotary", NULL};
+	static const char *const many[] = {"gpt", "layers=9", "hidden=16", "heads=2", "ffn=40",
+		"vocab=61", "context=8", "positions=rotary", NULL};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_tensor *slab;
+	struct jm_program *p;
+	struct jm_device d;
+	char *data;
+
+	(void)unused;
+	assert_ok(jm_device_open("ref", 0, &d, &err), err);
+	p = kit_plan(few, &(struct jm_training){.batch = 2}, &d);
+	assert_true(p->gradients_move);
+	check_places(p);
+	check_live(p);
+	assert_ok(jm_program_build(p, &err), err);
+	slab = jm_graph_find(p->graph, "slab.gradients");
+	data = malloc(slab->bytes);
+	memset(data, 1, slab->bytes);
+	assert_ok(jm_program_write(p, slab, data, &err), err);
+	assert_ok(jm_program_run(p, &err), err);
+	assert_ok(jm_program_read(p, slab, data, &err), err);
+	assert_int_equal(check_gaps(p, data), 2 * 32);
+	free(data);
+	kit_plan_free(p);
+	p = kit_plan(many, &(struct jm_training){.batch = 2}, &d);
+	assert_false(p->gradients_move || p->n_gaps);
+	kit_plan_free(p);
+	jm_device_close(&d);
+}
+
 /* Gradients that add up start at zero in every step, to the last of several megabytes. */
 static void gradients_start_at_zero(void **unused)
 {
@@ -484,6 +555,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(memory_is_planned),
 		cmocka_unit_test(gradients_share_memory),
+		cmocka_unit_test(gaps_between_gradients_are_cleared),
 		cmocka_unit_test(gradients_start_at_zero),
 		cmocka_unit_test(bytes_of_gradients_of_tables),
 		cmocka_unit_test(bytes_of_look_ups),

@@ -296,6 +296,8 @@ int cuda_choices_relu_grad(struct cuda_dev *dev, const struct jm_group *group,
 	memset(choice->out[0], 0, sizeof choice->out[0]);
 	for (int k = 0; k < last; k++)
 		choice->in[k][0] = choice->in[k][1] = choice->out[k][0] = cuda_layout_last;
+	if (last == 2) /* the saved positions of maxima say which of them are above 0, too */
+		choice->unread[0] = choice->unread[1] = 1 << 1;
 	choice->scratch += cuda_conv_opened_bytes(group->node[last - 1]);
 	return found;
 }
