@@ -54,8 +54,8 @@ struct layer {
 	enum fit fit;
 };
 
-/* A pooling, then layers. fork: the last two read the same image, and their results are put side by
- * side. */
+/* A pooling, then layers, after a mean one of 1 x 1. fork: the last two read the same image, and
+ * their results are put side by side. */
 struct branch {
 	enum { NO_POOL, MEAN, MOST } pool;
 	bool fork;
@@ -187,26 +187,52 @@ static struct jm_tensor *cut(struct jm_graph *g, struct jm_tensor *weight, doubl
 	return weight;
 }
 
-static struct jm_tensor *apply(
-	struct jm_graph *g, struct jm_tensor *x, const struct layer *l, int width, int64_t half)
+static struct jm_tensor *convolve(
+	struct jm_graph *g, struct jm_tensor *x, const struct layer *l, int64_t to)
 {
-	int64_t to = (l->to ? l->to : width) * half;
-	char weight[40], norm[40];
+	char weight[40];
 	struct jm_tensor *w;
 
 	if (!x)
 		return NULL;
 	snprintf(weight, sizeof(weight), "%s.conv.weight", l->name);
-	snprintf(norm, sizeof(norm), "%s.bn", l->name);
 	w = cut(g,
 		jm_graph_filter(
 			g, weight, JM_INIT_TRUNC_NORMAL, to, x->dim[1], l->rows, l->columns),
 		STD);
-	x = w ? jm_graph_conv(g, x, w, NULL,
-			&(struct jm_window){
-				.stride = l->fit == HALVES ? 2 : 1, .same = l->fit == SAME})
-	      : NULL;
+	return w ? jm_graph_conv(g, x, w, NULL,
+			   &(struct jm_window){
+				   .stride = l->fit == HALVES ? 2 : 1, .same = l->fit == SAME})
+		 : NULL;
+}
+
+/* The norm and ReLU of the layer. */
+static struct jm_tensor *finish(struct jm_graph *g, struct jm_tensor *x, const struct layer *l)
+{
+	char norm[40];
+
+	snprintf(norm, sizeof(norm), "%s.bn", l->name);
 	return x ? jm_graph_batchnorm(g, x, NULL, true, EPS, norm) : NULL;
+}
+
+static struct jm_tensor *apply(
+	struct jm_graph *g, struct jm_tensor *x, const struct layer *l, int width, int64_t half)
+{
+	return finish(g, convolve(g, x, l, (l->to ? l->to : width) * half), l);
+}
+
+/*
+ * A mean of 3 x 3 pixels, then a layer of 1 x 1. Its convolution, which has no bias, comes first
+ * and leaves fewer channels: the results are the same, since both are linear and the zeros around
+ * the image count in the mean.
+ */
+static struct jm_tensor *apply_to_mean(
+	struct jm_graph *g, struct jm_tensor *x, const struct layer *l, int width, int64_t half)
+{
+	x = convolve(g, x, l, (l->to ? l->to : width) * half);
+	if (x)
+		x = jm_graph_avgpool(g, x, 3, &(struct jm_window){.stride = 1, .pad = 1}, true);
+	return finish(g, x, l);
 }
 
 static struct jm_tensor *apply_all(
@@ -223,8 +249,8 @@ static struct jm_tensor *branch(
 	const struct layer *l = b->layer;
 
 	if (b->pool == MEAN)
-		x = jm_graph_avgpool(g, x, 3, &(struct jm_window){.stride = 1, .pad = 1}, true);
-	else if (b->pool == MOST)
+		return apply_to_mean(g, x, l, width, half);
+	if (b->pool == MOST)
 		x = jm_graph_maxpool(g, x, 3, &halved);
 	for (; l->name && !(b->fork && !l[2].name); l++)
 		x = apply(g, x, l, width, half);

@@ -109,6 +109,15 @@ def test_images_that_were_pooled_are_not_kept(env):
         assert any(t["offset"] < image["offset"] + image["bytes"] and image["offset"] < t["offset"] + t["bytes"] for t in between)
 
 
+def test_means_come_after_convolutions_that_leave_fewer_channels(env):
+    """inception3: 3 x 3 means of 32, 64, 192 channels in place of the 192 to 2,048 of the blocks' images."""
+    env["JM_FAKE_DNN_WORKSPACE"] = "1048576"
+    p = plan(env, "inception3", "--batch", 32, "--precision", "bf16", "--graph")
+    means = [n for group in p["graph"] for n in group["nodes"] if n["op"] == "avgpool"]
+    channels = [n["in"][0]["dims"][1] for n in means]
+    assert channels == [32, 64, 64, 192, 192, 192, 192, 768, 192, 192]  # 768: the second classifier's, of 5 x 5
+
+
 @pytest.mark.parametrize("library, says", [("nothing.so", "cannot be loaded"), ("old", "of version 9.1")])
 def test_cudnn_missing_or_too_old(env, library, says):
     """A network with convolutions ends with 125; another device goes on, and so does a network without them."""

@@ -202,7 +202,7 @@ def test_f64_is_the_same_mathematics(both):
     (losses, gradients, _), (expected, first, _) = both
     assert gradient_errors(gradients, first)[1] < 1e-10
     assert numpy.abs(losses[:3] - expected[:3]).max() < 1e-10
-    assert numpy.abs(losses - expected).max() < 1e-7  # small batches multiply what rounding begins
+    assert numpy.abs(losses - expected).max() < 1e-6  # small batches multiply what rounding, of sums in another order, begins
 
 
 def test_evaluation_on_the_same_weights(both):
