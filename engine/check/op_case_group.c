@@ -387,17 +387,35 @@ static void layernorm_grad_wgrad_long(
 	layernorm_grad_wgrad(k, t, &rows, add);
 }
 
-/* The flag: both results of the linear's gradient are added to. */
-static void geglu_grad_wgrad(struct kit *k, const struct types *t, const struct shape *d, bool add)
+/* add: to both results of the linear's gradient. again: geglu is computed again for a later reader,
+ * and may replace dy, which a node computes. */
+static void geglu_sums(
+	struct kit *k, const struct types *t, const struct shape *d, bool add, bool again)
 {
 	const int64_t half = d->s % 3 ? 8 * (1 + d->c / 16) : d->c / 2 + 1;
 	const struct shape own = {.b = d->b, .s = d->s, .c = 2 * half, .n = d->n};
-	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, half));
+	struct jm_tensor *a = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, half));
+	struct jm_tensor *b = kit_normal(k, t->c, 0.5, 1, 3, a->dim);
 	struct jm_tensor *x = kit_normal(k, t->c, 0, 2, 3, DIMS(d->b, d->s, 2 * half));
+	struct jm_tensor *dy = kit_out(k, t->c, 3, a->dim, NULL);
 	struct jm_tensor *dx = kit_out(k, t->c, 3, x->dim, NULL);
+	struct jm_tensor *y = again ? kit_out(k, t->c, 3, a->dim, NULL) : NULL;
 
+	jm_graph_node(k->graph, JM_OP_ADD, OPS(a, b), &dy);
 	backend_node(k, JM_OP_GEGLU_GRAD, OPS(dy, x), &dx, 0);
+	if (again)
+		backend_node(k, JM_OP_GEGLU, &x, &y, 0)->again = true;
 	wgrad(k, t, &own, dx, add);
+}
+
+static void geglu_grad_wgrad(struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	geglu_sums(k, t, d, add, false);
+}
+
+static void geglu_again_wgrad(struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	geglu_sums(k, t, d, add, true);
 }
 
 /* The gradient of an activation, and itself again for a later reader, which may replace dy, which a
@@ -405,7 +423,7 @@ static void geglu_grad_wgrad(struct kit *k, const struct types *t, const struct 
 static void act_again(
 	struct kit *k, const struct types *t, const struct shape *d, bool add, enum jm_op op)
 {
-	int64_t n = op == JM_OP_SWIGLU ? 2 * d->c : d->c;
+	int64_t n = op == JM_OP_GELU_ERF ? d->c : 2 * d->c;
 	struct jm_tensor *x = kit_normal(k, t->c, 0, 2, 3, DIMS(d->b, d->s, n));
 	struct jm_tensor *a = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, d->c));
 	struct jm_tensor *b = kit_normal(k, t->c, 0.5, 1, 3, a->dim);
@@ -426,6 +444,11 @@ static void gelu_erf_again(struct kit *k, const struct types *t, const struct sh
 static void swiglu_again(struct kit *k, const struct types *t, const struct shape *d, bool add)
 {
 	act_again(k, t, d, add, JM_OP_SWIGLU);
+}
+
+static void geglu_again(struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	act_again(k, t, d, add, JM_OP_GEGLU);
 }
 
 /* Several blocks, which threads share. The flag: gradients are clipped. */
@@ -498,8 +521,10 @@ const struct backend_case backend_group_cases[] = {
 	{"layernorm-grad + linear-wgrad", layernorm_grad_wgrad},
 	{"layernorm-grad + linear-wgrad, long rows", layernorm_grad_wgrad_long},
 	{"geglu-grad + linear-wgrad", geglu_grad_wgrad},
+	{"geglu-grad + geglu + linear-wgrad", geglu_again_wgrad},
 	{"gelu-erf-grad + gelu-erf", gelu_erf_again},
 	{"swiglu-grad + swiglu", swiglu_again},
+	{"geglu-grad + geglu", geglu_again},
 	{"norm + adamw", norm_adamw},
 	{"norm + adam", norm_adam},
 	{"norm + sgd", norm_sgd},

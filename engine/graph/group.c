@@ -13,7 +13,8 @@ enum {
 	 * operand */
 	FIRST_ENDS = 1,
 	/* the gradient of an activation, and that activation, recomputed from the same operand:
-	 * both work elementwise, so that its result may replace the gradient of it */
+	 * both work elementwise, so that its result may replace the gradient of it; other nodes
+	 * begin when both have ended */
 	SHARED = 2,
 	/* the gradients of two layers with an activation between, whose first nodes are computed
 	 * again */
@@ -60,6 +61,7 @@ static const struct cover {
 	/* the gradient of the ReLU's result; that of its operand, unless another node reads it */
 	{3, {JM_OP_CONV_DGRAD, JM_OP_RELU_GRAD, JM_OP_BN_GRAD}, 0},
 	/* the bias of the layer has the sum of the first node's rows as its gradient */
+	{3, {JM_OP_GEGLU_GRAD, JM_OP_GEGLU, JM_OP_LINEAR_WGRAD}, SHARED},
 	{2, {JM_OP_LAYERNORM_GRAD, JM_OP_LINEAR_WGRAD}, FIRST_ENDS},
 	{2, {JM_OP_GEGLU_GRAD, JM_OP_LINEAR_WGRAD}, FIRST_ENDS},
 	{2, {JM_OP_RELU_GRAD, JM_OP_CONV_WGRAD}, FIRST_ENDS},
@@ -116,6 +118,7 @@ static const struct cover {
 	/* the gradient of an activation, and the activation again */
 	{2, {JM_OP_GELU_ERF_GRAD, JM_OP_GELU_ERF}, SHARED},
 	{2, {JM_OP_SWIGLU_GRAD, JM_OP_SWIGLU}, SHARED},
+	{2, {JM_OP_GEGLU_GRAD, JM_OP_GEGLU}, SHARED},
 };
 
 /* The number of operands of nodes i .. i + n - 1 that name t. */
@@ -229,11 +232,11 @@ static bool matches(const struct jm_graph *g, int i, int end, const struct cover
 {
 	if (i + c->n > end || (c->n > 1 && begins_group(g, i + c->n - 1)) || !has_ops(g, i, c))
 		return false;
-	if (c->flags & SHARED)
-		return shares(g->node[i], g->node[i + 1]);
+	if (c->flags & SHARED && !shares(g->node[i], g->node[i + 1]))
+		return false;
 	if (c->flags & HIDDEN)
 		return is_hidden_grad(g->node + i, c->n);
-	for (int k = 1; k < c->n; k++)
+	for (int k = c->flags & SHARED ? 2 : 1; k < c->n; k++)
 		if (!follows(g, i, i + k))
 			return false;
 	return true;
@@ -303,7 +306,7 @@ const struct jm_node *jm_group_wgrad(const struct jm_graph *g, int i)
 		if (covers[k].op[last] == JM_OP_LINEAR_WGRAD && has_ops(g, i, &covers[k])) {
 			const struct jm_node *n = g->node[i + last];
 
-			return n->out[1] && n->in[0] == g->node[i + last - 1]->out[0] ? n : NULL;
+			return n->out[1] && n->in[0] == g->node[i]->out[0] ? n : NULL;
 		}
 	}
 	return NULL;

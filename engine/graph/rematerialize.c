@@ -45,6 +45,7 @@ static bool is_cheap(const struct remake *l, const struct jm_node *n)
 	case JM_OP_GELU_QUICK:
 	case JM_OP_SILU:
 	case JM_OP_SWIGLU:
+	case JM_OP_GEGLU:
 		return true;
 	case JM_OP_BN_APPLY:
 		return !n->in[5];

@@ -129,12 +129,20 @@ static struct jm_node *awaited(const struct order *o, const struct jm_node *wgra
 	return NULL;
 }
 
-/* Places the node and, if a linear-wgrad waits for it, the activation which that reads, and it. */
+/* Places the node and, if a linear-wgrad waits for it, the activation which that reads, and it; in
+ * between the linear-wgrad that may join the group of the node and the activation. */
 static void place_next(struct order *o, struct jm_node *n)
 {
+	struct jm_node *waiting = o->waiting[n->id];
+	const struct jm_node *joins = waiting ? jm_group_wgrad(o->g, n->id) : NULL;
+
 	place(o, n);
-	if (o->waiting[n->id])
-		place(o, o->waiting[n->id]);
+	if (joins && may_swap(waiting, joins)) {
+		place_makers(o, waiting);
+		place(o, o->g->node[joins->id]);
+	}
+	if (waiting)
+		place(o, waiting);
 }
 
 /* The copy of a filter that is made between an image that grows, or a norm, and the convolution of

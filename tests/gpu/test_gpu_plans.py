@@ -310,6 +310,20 @@ def test_a_recomputed_swiglu_joins_its_gradient(env):
             assert [n["op"] for n in after if made in [t["name"] for t in n["in"] if t]] == ["linear-wgrad"]
 
 
+def test_a_recomputed_geglu_joins_its_gradient_and_the_sums_of_a_bias(env):
+    """16 of them: one kernel reads the operand, writes both results and adds up the bias's gradient."""
+    env["JM_FAKE_DNN_WORKSPACE"] = "1048576"
+    words = ["unet-sd2", "--batch", 8, "--precision", "bf16"]
+    every, less = (plan(env, *words, *more, "--graph") for more in (["--keep-all"], ["--keep-most"]))
+    assert kinds(every)["geglu-grad + linear-wgrad"] == kinds(less)["geglu-grad + geglu + linear-wgrad"] == 16
+    assert not kinds(less)["geglu-grad"] and kinds(less)["geglu"] == 16
+    for group in less["graph"]:
+        if group["nodes"][0]["op"] == "geglu-grad":
+            assert group["nodes"][1]["out"][0]["offset"] == group["nodes"][0]["in"][0]["offset"]  # over its gradient
+    results = sum(g["nodes"][0]["out"][0]["bytes"] for g in every["graph"] if g["nodes"][0]["op"] == "geglu")
+    assert every["peak_bytes"] - less["peak_bytes"] >= 0.8 * results
+
+
 def test_unknown_peaks_are_told():
     for word in (["--keep-most"], ["--remake", 2]):
         done = jm("describe", "gpt-117m", "--device", "ref", *word)

@@ -381,7 +381,7 @@ __device__ __forceinline__ void leave_columns(
 
 /* The gradient of geglu with the sums of its result over the rows: a lane has a pack of both halves
  * in every gridDim.y-th group of rows, and loads those of the next one before it computes. */
-template <typename T>
+template <typename T, bool AGAIN>
 __global__ void __launch_bounds__(THREADS, SUM_BLOCKS) geglu_sums_kernel(struct cuda_gated p)
 {
 	__shared__ float share[SUM_ROWS][WARP][PACK + 1];
@@ -405,8 +405,7 @@ __global__ void __launch_bounds__(THREADS, SUM_BLOCKS) geglu_sums_kernel(struct 
 	for (; inside && row < p.rows; row += step) {
 		const packed<PACK, T> gate = gates, up = ups, dy = dys;
 		T *dx = as<T>(p.dx) + row * 2 * p.width + i;
-		float g[PACK], u[PACK];
-
+		float g[PACK], u[PACK], y[PACK];
 		get(row + step);
 #pragma unroll
 		for (int k = 0; k < PACK; k++) {
@@ -414,11 +413,14 @@ __global__ void __launch_bounds__(THREADS, SUM_BLOCKS) geglu_sums_kernel(struct 
 
 			g[k] = dy.at(k) * up.at(k) * a.y;
 			u[k] = dy.at(k) * a.x;
+			y[k] = up.at(k) * a.x;
 			gate_sum[k] += (float)(T)g[k];
 			up_sum[k] += (float)(T)u[k];
 		}
 		store_whole(dx, u, false);
 		store_whole(dx + p.width, g, false);
+		if constexpr (AGAIN)
+			store_whole(as<T>(p.y) + row * p.width + i, y, false);
 	}
 	float *partial = p.partial + blockIdx.y * 2 * p.width;
 
@@ -444,8 +446,14 @@ static void geglu_sums(const struct cuda_gated *p, cudaStream_t stream)
 		.parts = p->parts,
 		.partial = p->partial};
 
-	with_type(p->x,
-		[&](auto t) { geglu_sums_kernel<decltype(t)><<<grid, THREADS, 0, stream>>>(*p); });
+	with_type(p->x, [&](auto t) {
+		using T = decltype(t);
+
+		if (p->y.data)
+			geglu_sums_kernel<T, true><<<grid, THREADS, 0, stream>>>(*p);
+		else
+			geglu_sums_kernel<T, false><<<grid, THREADS, 0, stream>>>(*p);
+	});
 	cuda_columns_finish(&columns, stream);
 }
 

@@ -545,7 +545,7 @@ int cuda_wgrad_build(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err
 	exec->own = product;
 	if (!product)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a product.");
-	product->node[0] = exec->node[1];
+	product->node[0] = exec->node[exec->n_nodes - 1];
 	product->node[0].out[1] = NULL;
 	product->n_nodes = 1;
 	return build(dev, product, err);

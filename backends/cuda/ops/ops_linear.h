@@ -15,7 +15,7 @@ void cuda_cast_bias(
  */
 int cuda_wgrad_takes(struct cuda_dev *dev, const struct jm_node *n, const struct jm_tensor *dy,
 	struct jm_err *err);
-/* Sets exec->own to the product of the linear-wgrad that is the second node. */
+/* Sets exec->own to the product of the linear-wgrad that is the last node. */
 int cuda_wgrad_build(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err);
 int cuda_wgrad_run(struct cuda_dev *dev, const struct cuda_exec *product, struct jm_err *err);
 void cuda_wgrad_drop(struct cuda_dev *dev, struct cuda_exec *exec);

@@ -226,16 +226,30 @@ static int run_gated(struct cuda_dev *dev, const struct cuda_exec *exec, struct 
 	return 0;
 }
 
+/* A gradient, and the activation itself from the same operand; all layouts are plain. */
+static int takes_again(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *grad = group->node[0], *again = group->node[1];
+
+	if (again->accumulate || again->out[0]->type != grad->in[1]->type)
+		return jm_err_set(err, JM_ENOSUP,
+			"Backend cuda cannot run this %s with its gradient.",
+			jm_op_name(again->op));
+	return grad->op == JM_OP_GELU_ERF_GRAD ? takes_map(dev, group, err)
+					       : takes_alike(dev, group, err);
+}
+
 /* ---- the gradient of geglu, which also adds up that of the bias of the linear before it ------ */
 
+/* With or without geglu itself between the gradient and the linear-wgrad. */
 static int takes_geglu_sums(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
-	const struct jm_node *grad = group->node[0];
-	int code = takes_alike(dev, group, err);
+	const struct jm_node *grad = group->node[0], *wgrad = group->node[group->n_nodes - 1];
+	int code = (group->n_nodes > 2 ? takes_again : takes_alike)(dev, group, err);
 
 	if (!code && (grad->accumulate || jm_tensor_width(grad->in[0]) % 8))
 		code = mixed(grad, err);
-	return code ? code : cuda_wgrad_takes(dev, group->node[1], grad->out[0], err);
+	return code ? code : cuda_wgrad_takes(dev, wgrad, grad->out[0], err);
 }
 
 static int parts_of(const struct cuda_dev *dev, const struct jm_tensor *dy)
@@ -253,9 +267,10 @@ static size_t scratch_geglu_sums(struct cuda_dev *dev, const struct jm_group *gr
 
 static int run_geglu_sums(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
-	const struct jm_node *grad = &exec->node[0], *wgrad = &exec->node[1];
+	const struct jm_node *grad = &exec->node[0], *wgrad = &exec->node[exec->n_nodes - 1];
 	const struct cuda_gated p = {
 		.gelu = true,
+		.y = cuda_vec(exec->n_nodes > 2 ? exec->node[1].out[0] : NULL),
 		.rows = jm_tensor_rows(grad->in[0]),
 		.width = jm_tensor_width(grad->in[0]),
 		.x = cuda_vec(grad->in[1]),
@@ -271,18 +286,7 @@ static int run_geglu_sums(struct cuda_dev *dev, const struct cuda_exec *exec, st
 	return cuda_wgrad_run(dev, exec->own, err);
 }
 
-/* A gradient, and the activation itself from the same operand; all layouts are plain. */
-static int takes_again(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
-{
-	const struct jm_node *grad = group->node[0], *again = group->node[1];
-
-	if (again->accumulate || again->out[0]->type != grad->in[1]->type)
-		return jm_err_set(err, JM_ENOSUP,
-			"Backend cuda cannot run this %s with its gradient.",
-			jm_op_name(again->op));
-	return grad->op == JM_OP_SWIGLU_GRAD ? takes_alike(dev, group, err)
-					     : takes_map(dev, group, err);
-}
+/* ---- an activation with its gradient --------------------------------------------------------- */
 
 static int run_again(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
@@ -294,10 +298,11 @@ static int run_again(struct cuda_dev *dev, const struct cuda_exec *exec, struct 
 	return 0;
 }
 
-static int run_swiglu_again(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+static int run_gated_again(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *grad = &exec->node[0];
 	struct cuda_gated p = {
+		.gelu = grad->op == JM_OP_GEGLU_GRAD,
 		.rows = jm_tensor_rows(grad->in[0]),
 		.width = jm_tensor_width(grad->in[0]),
 		.x = cuda_vec(grad->in[1]),
@@ -361,8 +366,11 @@ const struct cuda_op cuda_ops_pointwise[] = {
 	{{JM_OP_GEGLU_GRAD}, 1, takes_alike, NULL, NULL, NULL, run_gated, NULL},
 	{{JM_OP_GEGLU_GRAD, JM_OP_LINEAR_WGRAD}, 2, takes_geglu_sums, NULL, scratch_geglu_sums,
 		cuda_wgrad_build, run_geglu_sums, cuda_wgrad_drop},
+	{{JM_OP_GEGLU_GRAD, JM_OP_GEGLU, JM_OP_LINEAR_WGRAD}, 3, takes_geglu_sums, NULL,
+		scratch_geglu_sums, cuda_wgrad_build, run_geglu_sums, cuda_wgrad_drop},
 	AGAIN(JM_OP_GELU_ERF_GRAD, JM_OP_GELU_ERF, run_again),
-	AGAIN(JM_OP_SWIGLU_GRAD, JM_OP_SWIGLU, run_swiglu_again),
+	AGAIN(JM_OP_SWIGLU_GRAD, JM_OP_SWIGLU, run_gated_again),
+	AGAIN(JM_OP_GEGLU_GRAD, JM_OP_GEGLU, run_gated_again),
 	{{JM_OP_DROPOUT}, 1, takes_alike, NULL, NULL, NULL, run_dropout, NULL},
 	{.n_nodes = 0},
 };

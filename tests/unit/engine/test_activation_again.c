@@ -23,6 +23,10 @@ static const char *const llama[] = {"llama", "layers=3", "hidden=32", "heads=4",
 
 static const char *const xception[] = {"xception", "hidden=4", "image=32", "classes=10", NULL};
 
+/* 16 geglus, behind which there is a layer with a bias. */
+static const char *const unet[] = {"unet", "hidden=16", "latent=16", "head-width=8",
+	"norm-groups=4", "caption=5", "caption-width=8", NULL};
+
 /* Its last two layers have gelu between them. */
 static const char *const fno[] = {"fno", "fields=2", "hidden=6", "layers=2", "points-x=8",
 	"points-y=4", "modes-x=2", "modes-y=2", NULL};
@@ -31,12 +35,18 @@ static struct {
 	int pairs, in_place; /* of them, those where the activation replaces its gradient */
 	int with_product;    /* groups that have the gradient of an activation, without it */
 	int hidden;	     /* groups of two layers with nothing stored between, and gradients */
+	int sums;	     /* pairs with a layer whose bias has the gradient's sums */
 } seen;
 
 static bool is_pair(const struct jm_group *group)
 {
-	return group->n_nodes == 2 && group->node[1]->again &&
+	return group->n_nodes >= 2 && group->node[1]->again &&
 	       group->node[0]->op == jm_group_gradient(group->node[1]->op);
+}
+
+static bool has_sums(const struct jm_group *group)
+{
+	return group->n_nodes == 3 && group->node[2]->op == JM_OP_LINEAR_WGRAD;
 }
 
 /* Two layers, or their gradients, and nothing between them is stored. */
@@ -68,12 +78,13 @@ static int pair_build(void *dev, const struct jm_group *group, const struct jm_c
 	struct kit_parts *parts = calloc(1, sizeof(*parts));
 
 	assert_non_null(parts);
-	if (group->n_nodes == 2) {
+	if (is_pair(group)) {
 		assert_ptr_equal(group->node[0]->in[1], group->node[1]->in[0]);
 		seen.pairs++;
 		seen.in_place += group->node[0]->in[0]->data == group->node[1]->out[0]->data;
+		seen.sums += has_sums(group);
 	}
-	seen.hidden += group->n_nodes > 2;
+	seen.hidden += group->n_nodes > 2 && !is_pair(group);
 	*ret_exec = parts;
 	return kit_parts_build(parts, dev, group, choice, err);
 }
@@ -108,7 +119,8 @@ static void fill(struct jm_program *p, const char *name)
 static size_t train(
 	struct jm_device *device, const char *const *net, struct jm_training t, float *ret_loss)
 {
-	static const char *const inputs[] = {"image", "tokens", "sample", "target"};
+	static const char *const inputs[] = {
+		"image", "tokens", "sample", "target", "latent", "noise", "caption"};
 	static const float now[3] = {0.01F, 0.1F, 0.01F};
 	struct jm_program *p;
 	struct jm_err err = JM_ERR_INIT;
@@ -123,7 +135,7 @@ static size_t train(
 	bytes = p->arena_bytes;
 	assert_ok(jm_program_build(p, &err), err);
 	assert_ok(jm_program_init(p, 5, &err), err);
-	for (int i = 0; i < 4; i++)
+	for (size_t i = 0; i < sizeof(inputs) / sizeof(*inputs); i++)
 		fill(p, inputs[i]);
 	assert_ok(jm_program_write(p, jm_graph_find(p->graph, "adamw.now"), now, &err), err);
 	for (int s = 0; s < STEPS; s++) {
@@ -135,7 +147,8 @@ static size_t train(
 	return bytes;
 }
 
-static void compare(const char *const *net, int micro_steps, int pairs, int in_place, int hidden)
+static void compare(
+	const char *const *net, int micro_steps, int pairs, int in_place, int hidden, int sums)
 {
 	const struct jm_training keep = {.micro_steps = micro_steps, .keep_all = true};
 	/* as little time as possible: only what does not count in it is recomputed */
@@ -161,6 +174,7 @@ static void compare(const char *const *net, int micro_steps, int pairs, int in_p
 	assert_true(loss[0] > 0 && loss[STEPS - 1] != loss[0]);
 	assert_int_equal(seen.pairs, pairs);
 	assert_int_equal(seen.hidden, hidden);
+	assert_int_equal(seen.sums, sums);
 	assert_int_equal(seen.in_place, in_place);
 	assert_int_equal(seen.with_product, 0); /* it would be recomputed by a pass of its own */
 	assert_true(less < every);
@@ -172,23 +186,31 @@ static void compare(const char *const *net, int micro_steps, int pairs, int in_p
 static void gelu_is_recomputed_after_its_gradient(void **unused)
 {
 	(void)unused;
-	compare(vit, 1, 3, 3, 0); /* one in each layer */
-	compare(vit, 2, 3, 3, 0);
+	compare(vit, 1, 3, 3, 0, 0); /* one in each layer */
+	compare(vit, 2, 3, 3, 0, 0);
 }
 
 static void swiglu_is_recomputed_after_its_gradient(void **unused)
 {
 	(void)unused;
-	compare(llama, 1, 3, 3, 0);
-	compare(llama, 2, 3, 3, 0);
+	compare(llama, 1, 3, 3, 0, 0);
+	compare(llama, 2, 3, 3, 0, 0);
+}
+
+/* Between its gradient and the gradient of the layer before it, which joins both. */
+static void geglu_is_recomputed_after_its_gradient(void **unused)
+{
+	(void)unused;
+	compare(unet, 1, 16, 16, 0, 16);
+	compare(unet, 2, 16, 16, 0, 16);
 }
 
 /* The gradient of the first layer's operator reads its gelu; the second's feeds the two layers. */
 static void nothing_between_two_narrow_layers_is_stored(void **unused)
 {
 	(void)unused;
-	compare(fno, 1, 1, 1, 2);
-	compare(fno, 2, 1, 1, 2);
+	compare(fno, 1, 1, 1, 2, 0);
+	compare(fno, 2, 1, 1, 2, 0);
 }
 
 /* The norms before filters of each channel: the kernels of ref compute them a second time. */
@@ -216,6 +238,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(gelu_is_recomputed_after_its_gradient),
 		cmocka_unit_test(swiglu_is_recomputed_after_its_gradient),
+		cmocka_unit_test(geglu_is_recomputed_after_its_gradient),
 		cmocka_unit_test(nothing_between_two_narrow_layers_is_stored),
 		cmocka_unit_test(norms_are_recomputed_for_gradients_of_filters),
 	};

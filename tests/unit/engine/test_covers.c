@@ -199,7 +199,7 @@ static void images_that_grow_are_not_stored(void **unused)
 		{{2, {JM_OP_UPSAMPLE, JM_OP_CONV_WGRAD}, 0}, 3, 3},
 		{{2, {JM_OP_CONV_DGRAD, JM_OP_UPSAMPLE_GRAD}, 0}, 3, 3},
 		{{2, {JM_OP_UPSAMPLE, JM_OP_ADD}, 0}, 22, 22},
-		{{2, {JM_OP_GEGLU_GRAD, JM_OP_LINEAR_WGRAD}, 0}, 16, 0}};
+		{{3, {JM_OP_GEGLU_GRAD, JM_OP_GEGLU, JM_OP_LINEAR_WGRAD}, 0}, 16, 0}};
 
 	(void)unused;
 	for (size_t i = 0; i < sizeof(wants) / sizeof(*wants); i++) {
