@@ -62,6 +62,55 @@ static void batchnorm_pair(struct kit *k, const struct types *t, const struct sh
 		kit_read(k, bwd->out[i]);
 }
 
+/*
+ * The gradient of a norm with ReLU, and its result again for a later reader, which may replace dy;
+ * dy is the gradient of the image of a convolution of single pixels, or a sum. The flag adds to
+ * all gradients. Whole numbers: rounding does not decide what the ReLU lets through.
+ */
+static void normed_again(
+	struct kit *k, const struct types *t, const struct shape *d, bool add, bool filtered)
+{
+	const int64_t c = filtered ? 64 + 64 * (d->c % 2) : d->c + 8 * (d->b % 2);
+	const int64_t dim[] = {d->b, c, 7 + d->s % 5, 5 + d->s % 3},
+		      to[] = {d->b, 64, dim[2], dim[3]};
+	struct half a = {.x = kit_whole(k, t->c, 0, 1, 4, dim)};
+	struct jm_tensor *dy = kit_out(k, t->c, 4, dim, NULL), *y = kit_out(k, t->c, 4, dim, NULL),
+			 *again = kit_out(k, t->c, 4, dim, NULL);
+	struct jm_node *fwd, *bwd;
+
+	a.gamma = kit_normal(k, t->v, 1, 0.05, 1, &dim[1]);
+	declare_half(k, t, &a, add);
+	fwd = backend_node(k, JM_OP_BN_APPLY, OPS(a.x, a.mean, a.rstd, a.gamma, a.beta), &y, 0);
+	fwd->attr.bn.relu = true;
+	if (filtered)
+		bwd = backend_node(k, JM_OP_CONV_DGRAD,
+			OPS(kit_whole(k, t->c, -1, 2, 4, to),
+				kit_whole(k, t->c, -1, 1, 4, DIMS(to[1], c, 1, 1))),
+			&dy, 0);
+	else
+		bwd = backend_node(k, JM_OP_ADD,
+			OPS(kit_normal(k, t->c, 0, 1, 4, dim), kit_normal(k, t->c, 0, 1, 4, dim)),
+			&dy, 0);
+	for (int i = 0; filtered && i < 2; i++)
+		bwd->attr.conv.stride[i] = bwd->attr.conv.dilation[i] = bwd->attr.conv.groups = 1;
+	bwd = backend_node(k, JM_OP_BN_GRAD, OPS(dy, a.x, NULL, a.gamma, a.mean, a.rstd, a.beta),
+		OPS(a.dx, a.dgamma, a.dbeta), add ? 7 : 0);
+	bwd->attr.bn.relu = true;
+	bwd->fwd = fwd;
+	bwd = backend_node(k, JM_OP_BN_APPLY, OPS(a.x, a.mean, a.rstd, a.gamma, a.beta), &again, 0);
+	bwd->attr.bn.relu = bwd->again = true;
+}
+
+static void batchnorm_again(struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	normed_again(k, t, d, add, false);
+}
+
+static void pixels_again(struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	normed_again(k, t, d, add, true);
+}
+
 /* A norm whose result is pooled, with ReLU or without, and its gradient through the pooling; the
  * flag adds to all gradients. The image has whole numbers: rounding does not decide which of them
  * is the largest of a window, or the smallest, where gamma is below 0. */
@@ -261,6 +310,8 @@ static void depthwise_relu_norm(
 
 const struct backend_case backend_norms_cases[] = {
 	{"batchnorm, pair", batchnorm_pair},
+	{"batchnorm, again", batchnorm_again},
+	{"batchnorm, pixels, again", pixels_again},
 	{"batchnorm, pooled", batchnorm_pooled},
 	{"batchnorm, depthwise", batchnorm_depthwise},
 	{"relu, pooled", relu_pooled},

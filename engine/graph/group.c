@@ -19,6 +19,8 @@ enum {
 	/* the gradients of two layers with an activation between, whose first nodes are computed
 	 * again */
 	HIDDEN = 4,
+	/* as SHARED, of the second node and the third, whose result replaces nothing */
+	SHARED_LATER = 8,
 };
 
 /*
@@ -78,6 +80,7 @@ static const struct cover {
 	{2, {JM_OP_LINEAR_DGRAD, JM_OP_GELU_GRAD}, 0},
 	{2, {JM_OP_LINEAR_DGRAD, JM_OP_GELU_ERF_GRAD}, 0},
 	/* the gradient between them, or it is_last */
+	{3, {JM_OP_CONV_DGRAD, JM_OP_BN_GRAD, JM_OP_BN_APPLY}, SHARED_LATER},
 	{2, {JM_OP_CONV_DGRAD, JM_OP_BN_GRAD}, 0},
 	/* the gradient between them */
 	{2, {JM_OP_CONV_DGRAD, JM_OP_RELU_GRAD}, 0},
@@ -119,6 +122,7 @@ static const struct cover {
 	{2, {JM_OP_GELU_ERF_GRAD, JM_OP_GELU_ERF}, SHARED},
 	{2, {JM_OP_SWIGLU_GRAD, JM_OP_SWIGLU}, SHARED},
 	{2, {JM_OP_GEGLU_GRAD, JM_OP_GEGLU}, SHARED},
+	{2, {JM_OP_BN_GRAD, JM_OP_BN_APPLY}, SHARED},
 };
 
 /* The number of operands of nodes i .. i + n - 1 that name t. */
@@ -177,6 +181,14 @@ static bool shares(const struct jm_node *grad, const struct jm_node *n)
 	return n->again && grad->in[1] == n->in[0];
 }
 
+/* True if node k is the activation or the norm of the gradient before it. */
+static bool ends_pair(const struct jm_graph *g, int k)
+{
+	const struct jm_node *grad = k ? g->node[k - 1] : NULL;
+
+	return grad && jm_group_gradient(g->node[k]->op) == grad->op && shares(grad, g->node[k]);
+}
+
 /*
  * True if nodes k and k + 1 run as one, rather than the first of them with the node before it:
  * gradients of two norms that were added, or the gradient of an activation and that activation,
@@ -189,7 +201,7 @@ static bool begins_pair(const struct jm_graph *g, int k)
 
 	if (!next)
 		return false;
-	if ((n->op == JM_OP_BN_APPLY || n->op == JM_OP_RELU) && n->beside)
+	if ((n->op == JM_OP_BN_APPLY || n->op == JM_OP_RELU) && n->beside && !ends_pair(g, k))
 		return (next->op == JM_OP_CONV || next->op == JM_OP_CONV_WGRAD ||
 			       next->op == JM_OP_MAXPOOL) &&
 		       jm_node_reads(next, n->out[0]);
@@ -228,16 +240,24 @@ static bool begins_group(const struct jm_graph *g, int k)
 	return begins_pair(g, k) || jm_group_wgrad(g, k);
 }
 
+/* The place of the activation in a cover whose gradient is before it; 0 = there is none. */
+static int again_of(const struct cover *c)
+{
+	return c && c->flags & SHARED ? 1 : c && c->flags & SHARED_LATER ? 2 : 0;
+}
+
 static bool matches(const struct jm_graph *g, int i, int end, const struct cover *c)
 {
+	const int again = again_of(c);
+
 	if (i + c->n > end || (c->n > 1 && begins_group(g, i + c->n - 1)) || !has_ops(g, i, c))
 		return false;
-	if (c->flags & SHARED && !shares(g->node[i], g->node[i + 1]))
+	if (again && !shares(g->node[i + again - 1], g->node[i + again]))
 		return false;
 	if (c->flags & HIDDEN)
 		return is_hidden_grad(g->node + i, c->n);
-	for (int k = c->flags & SHARED ? 2 : 1; k < c->n; k++)
-		if (!follows(g, i, i + k))
+	for (int k = 1; k < c->n; k++)
+		if (k != again && !follows(g, i, i + k))
 			return false;
 	return true;
 }
@@ -290,12 +310,12 @@ struct jm_tensor *jm_group_replaces(const struct jm_group *group)
 
 double jm_group_bytes(const struct jm_group *group)
 {
-	const struct cover *c = cover_of(group);
+	const int again = again_of(cover_of(group));
 	double bytes = 0;
 
 	for (int k = 0; k < group->n_nodes; k++)
 		bytes += group->node[k]->bytes;
-	return c && c->flags & SHARED ? bytes - (double)group->node[1]->in[0]->bytes : bytes;
+	return again ? bytes - (double)group->node[again]->in[0]->bytes : bytes;
 }
 
 const struct jm_node *jm_group_wgrad(const struct jm_graph *g, int i)

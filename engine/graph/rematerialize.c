@@ -113,17 +113,20 @@ static void rename_reads(const struct remake *l, const struct jm_tensor *from, s
 }
 
 /*
- * True if only one gradient, a linear-wgrad, reads the result of the activation n, and the gradient
- * of n comes later: there the activation costs no pass of its own.
+ * True if only one gradient, a linear-wgrad, or of a norm a conv-wgrad, reads the result of the
+ * activation n, and the gradient of n comes later: there the activation costs no pass of its own.
  */
 static bool runs_beside(const struct remake *l, const struct jm_node *n)
 {
 	int k = l->first[n->out[0]->id];
 	const struct jm_node *wgrad = k >= 0 ? l->g->node[k] : NULL;
 	enum jm_op grad = jm_group_gradient(n->op);
+	bool norm = n->op == JM_OP_BN_APPLY;
 
-	if (!l->beside || grad == JM_OP_COUNT || !wgrad || wgrad->op != JM_OP_LINEAR_WGRAD ||
-		wgrad->in[1] != n->out[0] || l->last[n->out[0]->id] != k)
+	if (!l->beside || grad == JM_OP_COUNT || !wgrad ||
+		wgrad->op != (norm ? JM_OP_CONV_WGRAD : JM_OP_LINEAR_WGRAD) ||
+		wgrad->in[1] != n->out[0] || l->last[n->out[0]->id] != k ||
+		(norm && (!n->attr.bn.relu || wgrad->attr.conv.groups > 1)))
 		return false;
 	for (k++; k < l->n_nodes; k++)
 		if (l->g->node[k]->op == grad && l->g->node[k]->in[1] == n->in[0])
@@ -234,11 +237,16 @@ static bool feeds_hidden(const struct remake *l, const struct jm_node *n)
 	       hidden_first(l, l->g->node[f + 1]) == l->g->node[f];
 }
 
+/* True for an activation that is chosen whatever the budget. */
+static bool is_wanted(const struct remake *l, const struct jm_node *n)
+{
+	return n->op != JM_OP_BN_APPLY && runs_beside(l, n);
+}
+
 /* True for what is chosen whatever the budget. */
 static bool is_free(const struct remake *l, const struct jm_node *n)
 {
-	return runs_beside(l, n) || grows_again(l, n) || is_normed_again(l, n) ||
-	       hidden_first(l, n);
+	return is_wanted(l, n) || grows_again(l, n) || is_normed_again(l, n) || hidden_first(l, n);
 }
 
 /* A duplicate with separate results and without running state, which is updated only once. */
@@ -382,7 +390,7 @@ static double left_for_others(
 	double budget = budget_of(l->g, how), beside = 0;
 
 	for (int i = 0; i < n; i++)
-		if (runs_beside(l, found[i].node))
+		if (is_wanted(l, found[i].node))
 			beside += bytes_of(l, found[i].node) / how->bytes;
 	return how->share > 0 ? budget - fmin(beside, budget / 2) : budget;
 }

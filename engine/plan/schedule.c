@@ -20,7 +20,7 @@ struct order {
 	struct jm_node **node;
 	int n;
 	bool *placed;		  /* [node] */
-	struct jm_node **waiting; /* [node]: the linear-wgrad that comes directly after it */
+	struct jm_node **waiting; /* [node]: the wgrad that comes directly after it */
 };
 
 static void place(struct order *o, struct jm_node *n);
@@ -42,12 +42,13 @@ static void place(struct order *o, struct jm_node *n)
 	o->node[o->n++] = n;
 }
 
-/* The recomputed node whose result a linear-wgrad reads; NULL = there is none. */
+/* The recomputed node whose result the gradient of a matrix or a filter reads; NULL = there is
+ * none. */
 static struct jm_node *again_of(const struct order *o, const struct jm_node *wgrad)
 {
-	struct jm_node *maker = wgrad->op == JM_OP_LINEAR_WGRAD && wgrad->in[1]
-					? jm_graph_cell(o->g, wgrad->in[1])->producer
-					: NULL;
+	bool is = wgrad->op == JM_OP_LINEAR_WGRAD || wgrad->op == JM_OP_CONV_WGRAD;
+	struct jm_node *maker =
+		is && wgrad->in[1] ? jm_graph_cell(o->g, wgrad->in[1])->producer : NULL;
 
 	return maker && maker->again && !o->placed[maker->id] ? maker : NULL;
 }
@@ -94,7 +95,7 @@ bool jm_unit_put_behind(struct jm_program *p, int at, int to)
 	return true;
 }
 
-/* True if the linear-wgrad, and the recomputed node whose result it reads, may come after the node
+/* True if the wgrad, and the recomputed node whose result it reads, may come after the node
  * `grad`. Recomputed nodes have no place yet. */
 static bool may_wait(const struct jm_graph *g, const struct jm_node *wgrad,
 	const struct jm_node *again, const struct jm_node *grad)
@@ -107,9 +108,10 @@ static bool may_wait(const struct jm_graph *g, const struct jm_node *wgrad,
 }
 
 /*
- * The gradient of a recomputed activation that a linear-wgrad reads: the linear-wgrad waits for it,
- * so that both become a group, which reads their operand once (group.c). If it would otherwise
- * join a group, which computes the gradient of its bias, it waits only if the node is to be beside.
+ * The gradient of a recomputed activation or norm that a wgrad reads: the wgrad waits for it, so
+ * that both become a group, which reads their operand once (group.c). If a linear-wgrad would
+ * otherwise join a group, which computes the gradient of its bias, it waits only if the node is to
+ * be beside, and so does a conv-wgrad, unless it applies the norm itself.
  * NULL = it does not wait, because there is no such gradient, or a node in between changes or reads
  * what it uses.
  */
@@ -117,8 +119,10 @@ static struct jm_node *awaited(const struct order *o, const struct jm_node *wgra
 {
 	const struct jm_node *again = again_of(o, wgrad);
 	enum jm_op grad = again ? jm_group_gradient(again->op) : JM_OP_COUNT;
+	bool conv = wgrad->op == JM_OP_CONV_WGRAD;
 
-	if (grad == JM_OP_COUNT || (wgrad->out[1] && !again->beside))
+	if (grad == JM_OP_COUNT || ((conv || wgrad->out[1]) && !again->beside) ||
+		(conv && wgrad->attr.conv.groups > 1))
 		return NULL;
 	for (int k = wgrad->id + 1; k < o->g->n_nodes; k++) {
 		struct jm_node *n = o->g->node[k];
@@ -129,7 +133,7 @@ static struct jm_node *awaited(const struct order *o, const struct jm_node *wgra
 	return NULL;
 }
 
-/* Places the node and, if a linear-wgrad waits for it, the activation which that reads, and it; in
+/* Places the node and, if a wgrad waits for it, the activation which that reads, and it; in
  * between the linear-wgrad that may join the group of the node and the activation. */
 static void place_next(struct order *o, struct jm_node *n)
 {

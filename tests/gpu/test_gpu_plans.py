@@ -324,6 +324,18 @@ def test_a_recomputed_geglu_joins_its_gradient_and_the_sums_of_a_bias(env):
     assert every["peak_bytes"] - less["peak_bytes"] >= 0.8 * results
 
 
+def test_a_recomputed_norm_joins_its_gradient(env):
+    """Two norms of each of 16 blocks: their gradient reads the operand and writes the norm, too."""
+    env["JM_FAKE_DNN_WORKSPACE"] = "1048576"
+    every, less = (plan(env, *RESNET, *more, "--graph") for more in (["--keep-all"], ["--remake", 100]))
+    plans = kinds(less)
+    assert plans["conv-dgrad + bn-grad + bn-apply"] + plans["bn-grad + bn-apply"] == 2 * 16
+    again = [g["nodes"][-1] for g in less["graph"] if [n["op"] for n in g["nodes"][-2:]] == ["bn-grad", "bn-apply"]]
+    written = sum(n["out"][0]["bytes"] for n in again)
+    assert (less["bytes_per_item"] - every["bytes_per_item"]) * 256 == pytest.approx(written, rel=0.02)
+    assert every["peak_bytes"] - less["peak_bytes"] >= 0.8 * written
+
+
 def test_unknown_peaks_are_told():
     for word in (["--keep-most"], ["--remake", 2]):
         done = jm("describe", "gpt-117m", "--device", "ref", *word)

@@ -245,8 +245,22 @@ __global__ void __launch_bounds__(COLUMN_THREADS, GRAD_RESIDENT)
 	leave_parts(sum, product, parts, p.c, share);
 }
 
+/* Writes the norm with ReLU of a pack of channels; v: x - mean. */
+template <int N, typename T>
+__device__ __forceinline__ void store_normed(T *y, const channels<N> &c, const float (&v)[N])
+{
+	float w[N];
+
+#pragma unroll
+	for (int k = 0; k < N; k++) {
+		w[k] = __fmaf_rn(v[k], c.scale[k], c.shift[k]);
+		w[k] = w[k] < 0 ? 0 : w[k];
+	}
+	store(y, w);
+}
+
 /* Rows are handled from the last to the first, as in apply_kernel. */
-template <int N, typename T, enum mask M>
+template <int N, typename T, enum mask M, bool AGAIN>
 __global__ void __launch_bounds__(COLUMN_THREADS, GRAD_RESIDENT)
 	grad_kernel(struct cuda_bn_grad p, struct sums s)
 {
@@ -257,7 +271,7 @@ __global__ void __launch_bounds__(COLUMN_THREADS, GRAD_RESIDENT)
 	wait_for_previous();
 	if (at >= p.c)
 		return;
-	load_channels<N, M>(p, at, c);
+	load_channels<N, M, AGAIN>(p, at, c);
 	load(s.first + at, first);
 	load(s.second + at, second);
 	over_rows<GRAD_AHEAD(T), packs<N, T>>(
@@ -270,6 +284,8 @@ __global__ void __launch_bounds__(COLUMN_THREADS, GRAD_RESIDENT)
 			float e[N], v[N];
 
 			widen_both<M>(t, c, e, v);
+			if constexpr (AGAIN)
+				store_normed((T *)p.again.data + i, c, v);
 #pragma unroll
 			for (int k = 0; k < N; k++)
 				v[k] = c.scale[k] * (e[k] - first[k] - v[k] * second[k]);
@@ -287,8 +303,12 @@ static void grad_masked(const struct cuda_bn_grad *p, cudaStream_t stream)
 
 	grad_sums<N, T, M, KEEP><<<shape.grid, shape.block, 0, stream>>>(*p, s.parts);
 	start_finish(grad_finish, p->c, stream, *p, s, (int)shape.grid.y);
-	start_overlapping(grad_kernel < N, T, KEEP ? MASK_KEPT : M >, shape.grid, shape.block, 0,
-		stream, *p, s);
+	if (M == MASK_X && p->again.data)
+		start_overlapping(
+			grad_kernel<N, T, M, true>, shape.grid, shape.block, 0, stream, *p, s);
+	else
+		start_overlapping(grad_kernel<N, T, KEEP ? MASK_KEPT : M, false>, shape.grid,
+			shape.block, 0, stream, *p, s);
 }
 
 /* Finds e by y or by the bits. */
@@ -313,8 +333,9 @@ void cuda_bn_grad_of_parts(
 		using T = decltype(t);
 		struct columns shape = columns_of(p->rows, p->c, PACK, GRAD_RESIDENT);
 
-		start_overlapping(
-			grad_kernel<PACK, T, MASK_KEPT>, shape.grid, shape.block, 0, stream, q, s);
+		start_overlapping(p->again.data ? grad_kernel<PACK, T, MASK_KEPT, true>
+						: grad_kernel<PACK, T, MASK_KEPT, false>,
+			shape.grid, shape.block, 0, stream, q, s);
 	});
 }
 

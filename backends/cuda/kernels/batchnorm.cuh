@@ -84,13 +84,14 @@ template <int N> struct channels {
 	float mean[N], scale[N], shift[N];
 };
 
-template <int N, enum mask M>
+/* AGAIN: the norm is needed as well. */
+template <int N, enum mask M, bool AGAIN = false>
 __device__ __forceinline__ void load_channels(
 	const struct cuda_bn_grad &p, int64_t at, channels<N> &ret)
 {
 	load(p.mean + at, ret.mean);
 	load_scale(p.rstd, p.gamma, at, ret.scale);
-	if (M == MASK_X)
+	if (M == MASK_X || AGAIN)
 		load(p.beta + at, ret.shift);
 }
 

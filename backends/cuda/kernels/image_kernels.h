@@ -32,7 +32,8 @@ struct cuda_bn_grad {
 	int64_t rows, c;
 	struct cuda_vec dy, x, y, dx, dadd; /* with relu, y or beta is given; dadd may be absent */
 	const float *gamma, *mean, *rstd;
-	const float *beta; /* given in place of y: y is recomputed from x */
+	const float *beta;     /* given in place of y: y is recomputed from x */
+	struct cuda_vec again; /* with beta: y, which is written, and may lie in dy; or absent */
 	float *dgamma, *dbeta;
 	const unsigned char *mask; /* given in addition to y, which is then not read */
 	unsigned accumulate;	   /* bits 0 to 3: add to dx, dgamma, dbeta, dadd */

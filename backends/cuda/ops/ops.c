@@ -15,6 +15,7 @@ static const struct cuda_op *const tables[] = {
 	cuda_ops_conv,
 	cuda_ops_head,
 	cuda_ops_image,
+	cuda_ops_pool,
 	cuda_ops_pages,
 	cuda_ops_narrow_linear,
 	cuda_ops_linear,

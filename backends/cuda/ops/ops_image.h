@@ -11,9 +11,6 @@ static inline int64_t cuda_pixels_of(const struct jm_tensor *t)
 	return t->dim[0] * t->dim[2] * t->dim[3];
 }
 
-/* Pooling of x to y, or its gradient. */
-struct cuda_pool cuda_pool_of(
-	const struct jm_node *n, const struct jm_tensor *x, const struct jm_tensor *y);
 /* All images of the nodes from this one on have their channels last. */
 void cuda_image_layouts(const struct jm_group *group, int from, struct jm_choice *choice);
 /* One choice, with these layouts for all nodes, and with the default cost. */
@@ -23,7 +20,18 @@ int cuda_image_choices(struct cuda_dev *dev, const struct jm_group *group, struc
  * memory. */
 struct cuda_bn cuda_bn_stats_of(
 	const struct jm_node *stats, const struct jm_node *last, float *own, void *scratch);
-/* bn-grad, with the mask that the forward group of exec saved. */
+/* Accepts groups whose images all have one type. */
+int cuda_takes_images(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err);
+/* Of groups whose first node computes on a batch norm, or is the gradient of its pooling. */
+int cuda_choices_bn(struct cuda_dev *dev, const struct jm_group *group, struct jm_choice *choice,
+	struct jm_err *err);
+/* bn-apply; mask: where the bits of its ReLU go, or NULL. */
+struct cuda_bn cuda_bn_apply_of(const struct jm_node *n, void *mask);
+/* Accepts a norm with ReLU that is computed again by the kernel of its gradient. */
+int cuda_takes_bn_again(
+	const struct jm_node *grad, const struct jm_node *again, struct jm_err *err);
+/* bn-grad, with the mask that the forward group of exec saved, and with the norm again if that is
+ * the last node. */
 struct cuda_bn_grad cuda_bn_grad_of(const struct jm_node *n, const struct cuda_exec *exec);
 
 #endif

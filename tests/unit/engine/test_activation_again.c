@@ -233,6 +233,37 @@ static void norms_are_recomputed_for_gradients_of_filters(void **unused)
 	jm_device_close(&ref);
 }
 
+/* Of each of four blocks, the two norms whose results only convolutions read. */
+static void norms_are_recomputed_after_their_gradients(void **unused)
+{
+	static const char *const resnet[] = {
+		"resnet", "layers=14", "hidden=8", "image=32", "classes=10", NULL};
+	const struct jm_training keep = {.micro_steps = 1, .keep_all = true};
+	const struct jm_training again = {
+		.micro_steps = 1, .remake = {.flops = 1e9, .bytes = 1e9, .beside = true}};
+	struct jm_backend backend = jm_backend_ref;
+	struct jm_device ref, pairing;
+	struct jm_err err = JM_ERR_INIT;
+	float expected[STEPS], loss[STEPS];
+	size_t every;
+
+	(void)unused;
+	assert_ok(jm_device_open("ref", 0, &ref, &err), err);
+	backend.select = pair_select;
+	backend.build = pair_build;
+	backend.run = pair_run;
+	backend.drop = pair_drop;
+	pairing = ref;
+	pairing.backend = &backend;
+	memset(&seen, 0, sizeof(seen));
+	every = train(&ref, resnet, keep, expected);
+	assert_true(train(&pairing, resnet, again, loss) < every);
+	assert_memory_equal(loss, expected, sizeof(loss));
+	assert_true(loss[0] > 0 && loss[STEPS - 1] != loss[0]);
+	assert_int_equal(seen.pairs, 4 * 2);
+	jm_device_close(&ref);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -241,6 +272,7 @@ int main(void)
 		cmocka_unit_test(geglu_is_recomputed_after_its_gradient),
 		cmocka_unit_test(nothing_between_two_narrow_layers_is_stored),
 		cmocka_unit_test(norms_are_recomputed_for_gradients_of_filters),
+		cmocka_unit_test(norms_are_recomputed_after_their_gradients),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

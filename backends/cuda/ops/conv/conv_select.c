@@ -12,7 +12,7 @@
 #include "ops_conv_product.h"
 #include "backends/cuda/device/gpu.h"
 #include "backends/cuda/device/layouts.h"
-#include "backends/cuda/ops/ops_image.h"
+#include "backends/cuda/ops/ops_pool.h"
 
 #define SUMS 4 /* of each channel: x, its squares, mean, variance */
 

@@ -21,6 +21,7 @@
 #include "ops_conv_product.h"
 #include "conv_stem.h"
 #include "backends/cuda/ops/ops_image.h"
+#include "backends/cuda/ops/ops_pool.h"
 #include "backends/cuda/ops/ops_linear.h"
 #include "backends/cuda/choose/timed_choice.h"
 #include "backends/cuda/device/gpu.h"

@@ -115,7 +115,8 @@ static int takes_grad(struct cuda_dev *dev, const struct jm_group *group, struct
 	if (grad->in[0] != n->out[0] || !is_internal(n->out[0]) || jm_node_adds(grad, 0) ||
 		jm_node_adds(grad, 3) || grad->in[1]->type != n->out[0]->type ||
 		grad->out[0]->type != n->out[0]->type ||
-		(grad->out[3] && grad->out[3]->type != n->out[0]->type) || !is_known(dev, n))
+		(grad->out[3] && grad->out[3]->type != n->out[0]->type) || !is_known(dev, n) ||
+		(group->n_nodes > 2 && cuda_takes_bn_again(grad, group->node[2], err)))
 		return refuse(err);
 	return takes_alone(dev, group, err);
 }
@@ -299,5 +300,7 @@ const struct cuda_op cuda_ops_conv_norm[] = {
 	{{JM_OP_CONV, JM_OP_BN_STATS, JM_OP_BN_FINALIZE}, 3, takes_stats, choices, NULL, build,
 		run_stats, drop},
 	{{JM_OP_CONV_DGRAD, JM_OP_BN_GRAD}, 2, takes_grad, choices, NULL, build, run_grad, drop},
+	{{JM_OP_CONV_DGRAD, JM_OP_BN_GRAD, JM_OP_BN_APPLY}, 3, takes_grad, choices, NULL, build,
+		run_grad, drop},
 	{.n_nodes = 0},
 };

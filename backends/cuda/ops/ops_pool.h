@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pooling as arguments of image_kernels.h. */
+#ifndef JM_CUDA_OPS_POOL_H
+#define JM_CUDA_OPS_POOL_H
+
+#include "backends/cuda/device/cuda.h"
+#include "backends/cuda/kernels/image_kernels.h"
+
+/* Pooling of x to y, or its gradient. */
+struct cuda_pool cuda_pool_of(
+	const struct jm_node *n, const struct jm_tensor *x, const struct jm_tensor *y);
+
+#endif
