@@ -4,11 +4,12 @@
  * parameters in the compute type) are not kept for the gradients but recomputed directly before
  * their first reader there, from operands that are kept for gradients anyway. recompute.c saves
  * more memory. If time is limited, results are chosen by freed bytes per moved byte; among equal
- * ones the first in the network, whose results live longest. Some are chosen in any case:
- * activations that the kernel of their gradient can recompute, which reads their operand anyway;
- * images that grow, where only gradients of filters read them (group.c), whose operands are kept
- * instead; norms that a convolution with a filter for each channel and its gradient apply; and what
- * is between two layers of few channels, which one kernel each way computes.
+ * ones the first in the network, whose results live longest; then norms to which something is
+ * added, which cost three passes, may be among them. Some are chosen in any case: activations that
+ * the kernel of their gradient can recompute, which reads their operand anyway; images that grow,
+ * where only gradients of filters read them (group.c), whose operands are kept instead; norms that
+ * a convolution with a filter for each channel and its gradient apply; and what is between two
+ * layers of few channels, which one kernel each way computes.
  */
 #include "rematerialize.h"
 #include "duplicate_node.h"
@@ -32,6 +33,8 @@ struct remake {
 	int *forward;	      /* [cell]: the last node before the gradients that reads it */
 	int *first, *last;    /* [cell]: nodes of gradients that read it; -1 = none */
 	bool positions, copies, beside; /* of struct jm_remake */
+	bool limited;			/* time is */
+	bool *again, *needed; /* [cell]: it is recomputed; something that is recomputed reads it */
 };
 
 /* What can be recomputed cheaply, and whose results do not enter running sums. */
@@ -249,6 +252,23 @@ static bool is_free(const struct remake *l, const struct jm_node *n)
 	return is_wanted(l, n) || grows_again(l, n) || is_normed_again(l, n) || hidden_first(l, n);
 }
 
+/* True for a norm to which something is added: as the result of the one before it is added to each
+ * in a residual network, only some of them can be recomputed. */
+static bool is_sum(const struct remake *l, const struct jm_node *n)
+{
+	return l->limited && n->op == JM_OP_BN_APPLY && n->in[5];
+}
+
+/* False if what is chosen already needs the result, or recomputes an operand, which would be
+ * available too late. */
+static bool is_left(const struct remake *l, const struct jm_node *n)
+{
+	for (int i = 0; i < n->n_in; i++)
+		if (n->in[i] && l->again[n->in[i]->id])
+			return false;
+	return !l->needed[n->out[0]->id];
+}
+
 /* A duplicate with separate results and without running state, which is updated only once. */
 static struct jm_node *duplicate(struct remake *l, const struct jm_node *n)
 {
@@ -316,7 +336,8 @@ static bool pays(const struct remake *l, const struct jm_node *n)
 		return operands_there(l, first, k) && operands_kept(l, first);
 	if (grows_again(l, n) || (n->op == JM_OP_RELU && is_normed_again(l, n)))
 		return operands_kept(l, n);
-	return (kept || is_cheap(l, n)) && operands_there(l, n, k) && operands_kept(l, n);
+	return (kept || is_cheap(l, n) || is_sum(l, n)) && operands_there(l, n, k) &&
+	       operands_kept(l, n);
 }
 
 /* ---- selection ------------------------------------------------------------------------------- */
@@ -395,6 +416,14 @@ static double left_for_others(
 	return how->share > 0 ? budget - fmin(beside, budget / 2) : budget;
 }
 
+static void note(struct remake *l, const struct jm_node *n)
+{
+	l->again[n->out[0]->id] = true;
+	for (int i = 0; i < n->n_in; i++)
+		if (n->in[i])
+			l->needed[n->in[i]->id] = true;
+}
+
 static void make_duplicates(struct remake *l, struct found *found, const struct jm_remake *how)
 {
 	int n = find_all(l, found);
@@ -406,9 +435,10 @@ static void make_duplicates(struct remake *l, struct found *found, const struct 
 		bool counts = how->share > 0 && !is_free(l, found[i].node);
 		double seconds = counts ? bytes_of(l, found[i].node) / how->bytes : 0;
 
-		if (seconds > left)
+		if (seconds > left || (is_sum(l, found[i].node) && !is_left(l, found[i].node)))
 			continue;
 		left -= seconds;
+		note(l, found[i].node);
 		make_duplicate(l, found[i].node);
 	}
 }
@@ -425,19 +455,24 @@ int jm_graph_rematerialize(struct jm_graph *g, const struct jm_remake *how, stru
 		.positions = how->positions,
 		.copies = how->copies,
 		.beside = how->beside,
+		.again = calloc(cells, sizeof(bool)),
+		.needed = calloc(cells, sizeof(bool)),
 		.forward = calloc(cells, sizeof(int)),
 		.first = calloc(cells, sizeof(int)),
 		.last = calloc(cells, sizeof(int))};
 
 	if (isnan(usual.share))
 		usual.share = jm_remake_usual(g);
-	if (found && l.forward && l.first && l.last) {
+	l.limited = usual.share > 0;
+	if (found && l.forward && l.first && l.last && l.again && l.needed) {
 		find_readers(&l);
 		make_duplicates(&l, found, &usual);
 	} else {
 		jm_err_set(&g->err, JM_ENOMEM, "Out of memory for a graph that recomputes values.");
 	}
 	free(found);
+	free(l.again);
+	free(l.needed);
 	free(l.forward);
 	free(l.first);
 	free(l.last);

@@ -264,6 +264,30 @@ static void norms_are_recomputed_after_their_gradients(void **unused)
 	jm_device_close(&ref);
 }
 
+/* If time is limited, so that the order of choice counts, but suffices; 8 blocks in 4 stages, each
+ * second of which adds the result of the first. */
+static void residual_sums_are_recomputed(void **unused)
+{
+	static const char *const resnet[] = {
+		"resnet18", "hidden=8", "image=32", "classes=10", NULL};
+	const struct jm_training keep = {.micro_steps = 1, .keep_all = true};
+	struct jm_training again = {
+		.micro_steps = 1, .remake = {.flops = 1e9, .bytes = 1e9, .beside = true}};
+	struct jm_device ref;
+	struct jm_err err = JM_ERR_INIT;
+	float expected[STEPS], loss[STEPS];
+	size_t norms;
+
+	(void)unused;
+	assert_ok(jm_device_open("ref", 0, &ref, &err), err);
+	train(&ref, resnet, keep, expected);
+	norms = train(&ref, resnet, again, loss);
+	again.remake.share = 1;
+	assert_true(train(&ref, resnet, again, loss) < norms);
+	assert_memory_equal(loss, expected, sizeof(loss));
+	jm_device_close(&ref);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -273,6 +297,7 @@ int main(void)
 		cmocka_unit_test(nothing_between_two_narrow_layers_is_stored),
 		cmocka_unit_test(norms_are_recomputed_for_gradients_of_filters),
 		cmocka_unit_test(norms_are_recomputed_after_their_gradients),
+		cmocka_unit_test(residual_sums_are_recomputed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
