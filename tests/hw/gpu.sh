@@ -315,11 +315,12 @@ through_shim() { # RUN'S ARGUMENTS...
 		'all(s["requested"] == s["enforced"] for s in r["settings"])' "$@" --set gpu.power@0=500W
 }
 
-# Attention and its gradient by own kernels, also where the self-test found cuDNN faster.
-own_attention() {
+# Attention and its gradient by own kernels: those of way `own`, or the one of `once` where it takes the shape, which are the
+# lines with three times.
+own_attention() { # WAY
 	export JM_PLANS=$work
 	"$build/joulemark" selftest --device cuda:0 --op attention-wide --quiet &&
-		sed -i -E 's#(attention/[^ ]*/ways) cudnn#\1 own#' "$work/cuda.plans" &&
+		sed -i -E "s#(attention/[^ ]*/ways) [a-z]*((,[^,]*){$([ "$1" = own ] && echo 2,)3})\$#\1 $1\2#" "$work/cuda.plans" &&
 		self_test --op attention-wide
 }
 
@@ -399,7 +400,7 @@ for precision in f32 bf16; do # the run fails if requests have other answers alo
 		--output-tokens 1:40 --requests 64 --running 32 --precision $precision --kv f8e4m3 --warmup 20 --steps 300
 done
 step shim 60 through_shim "${product[@]}"
-step "selftest of own attention" 90 own_attention
+for way in own once; do step "selftest of attention, way $way" 90 own_attention $way; done
 step "selftest of own filters" 90 own_way "conv-wgrad, filter" filter
 step "selftest of filters of channels" 90 own_way "conv, depthwise" depthwise
 step "selftest of whole images" 90 own_way "conv, whole" product

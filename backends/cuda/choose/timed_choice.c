@@ -177,12 +177,24 @@ static void keep(
 	cuda_plan_keep(dev, key, value);
 }
 
+/* True if the value has the seconds of n ways. */
+static bool has_times(const char *value, int n)
+{
+	int times = 0;
+
+	for (; *value; value++)
+		times += *value == ',';
+	return times == n;
+}
+
 int cuda_way_known(struct cuda_dev *dev, const char *key, const struct cuda_way *way, int n)
 {
 	const char *value = cuda_plan_find(dev, key);
 	size_t length = value ? strcspn(value, ",") : 0;
 
-	for (int i = 0; i < n && value; i++)
+	if (!value || !has_times(value, n))
+		return -1;
+	for (int i = 0; i < n; i++)
 		if (strlen(way[i].name) == length && !strncmp(way[i].name, value, length))
 			return i;
 	return -1;

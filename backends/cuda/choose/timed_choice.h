@@ -13,7 +13,8 @@ struct cuda_way {
 	int (*build)(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err);
 };
 
-/* The number of the way that the plan cache has; -1 = it has none. */
+/* The number of the way that the plan cache has; -1 = it has none, or one that was chosen among
+ * fewer or more. */
 int cuda_way_known(struct cuda_dev *dev, const char *key, const struct cuda_way *way, int n);
 /* The number of the fastest way, from the plan cache or by timing. 0 where none can be timed, as
  * without memory for the copies: the first way must need no more than the group has. */

@@ -467,6 +467,20 @@ static void an_unknown_line_is_measured_again(void **unused)
 	assert_string_equal(fake.value, "second,0.002,0.001");
 }
 
+/* As by a version that had not all ways. */
+static void a_choice_among_other_ways_is_made_again(void **unused)
+{
+	static const char *const others[] = {"first", "first,1", "first,1,2,3"};
+
+	(void)unused;
+	for (int i = 0; i < 3; i++) {
+		snprintf(fake.key, sizeof fake.key, "way/1");
+		snprintf(fake.value, sizeof fake.value, "%s", others[i]);
+		assert_int_equal(choose(2e-3, 1e-3), 1);
+		assert_string_equal(fake.value, "second,0.002,0.001");
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -480,6 +494,7 @@ int main(void)
 		cmocka_unit_test_setup(a_way_that_does_not_start_is_not_taken, fresh),
 		cmocka_unit_test_setup(without_memory_the_first_way_is_taken, fresh),
 		cmocka_unit_test_setup(an_unknown_line_is_measured_again, fresh),
+		cmocka_unit_test_setup(a_choice_among_other_ways_is_made_again, fresh),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
