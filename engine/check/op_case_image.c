@@ -209,23 +209,29 @@ static void conv_stem(struct kit *k, const struct types *t, const struct shape *
 }
 
 /* The gradient of a filter of 3 x 3 with as many channels as fast kernels need, two tiles of them,
- * or few (odd d->s); the flag: wide images with strides, and adds to what is there. */
+ * or few (odd d->s), also of single wide images; the flag: wide images, most with strides, and adds
+ * to what is there. Two images have a bias, whose gradient is computed as well. */
 static void conv_filter(struct kit *k, const struct types *t, const struct shape *d, bool add)
 {
-	const bool few = !add && d->s % 2;
-	const int64_t channels = few ? 32 : add ? 64 : 128, filters = few && d->b % 2 ? 32 : 64;
-	const int64_t width = few ? 80 + 3 * d->s : 4 + d->s % (add ? 53 : 21);
+	const bool few = !add && d->s % 2, strides = add && d->b != 2;
+	const int64_t channels = few ? 32 : strides ? 64 : 128, filters = few && d->b % 2 ? 32 : 64;
+	const int64_t width = few	  ? 80 + 3 * d->s
+			      : d->b == 1 ? 4 + 2 * d->s
+					  : 4 + d->s % (add ? 53 : 21);
 	const int64_t x_dim[] = {d->b, channels, 2 + d->s % 9, width},
-		      y_dim[] = {x_dim[0], filters, (x_dim[2] + add) / (1 + add),
-			      (x_dim[3] + add) / (1 + add)};
+		      y_dim[] = {x_dim[0], filters, (x_dim[2] + strides) / (1 + strides),
+			      (x_dim[3] + strides) / (1 + strides)};
 	struct jm_tensor *x = laid_last(k, kit_normal(k, t->c, 0, 1, 4, x_dim), "image");
 	struct jm_tensor *dy = laid_last(k, kit_normal(k, t->c, 0, 1, 4, y_dim), "gradient");
 	struct jm_tensor *dw = backend_gradient(k, t->v, add, 4, DIMS(filters, channels, 3, 3));
-	struct jm_node *n = backend_node(k, JM_OP_CONV_WGRAD, OPS(dy, x), OPS(dw, NULL), add);
+	struct jm_tensor *db =
+		!few && d->b == 2 ? backend_result(k, t->v, add, 1, DIMS(filters)) : NULL;
+	struct jm_node *n = backend_node(k, JM_OP_CONV_WGRAD, OPS(dy, x), OPS(dw, db),
+		add ? JM_ADD_OUT | (db ? JM_ADD_WGRAD_DBIAS : 0) : 0);
 
 	n->attr.conv.groups = 1;
 	for (int i = 0; i < 2; i++) {
-		n->attr.conv.stride[i] = 1 + add;
+		n->attr.conv.stride[i] = 1 + strides;
 		n->attr.conv.pad[i] = n->attr.conv.dilation[i] = 1;
 	}
 }

@@ -55,16 +55,6 @@ template <int RUN> __device__ __forceinline__ int row_of_run(const struct chunks
 	return RUN == OWN ? t * OWN / g.wide : t + 4 * k;
 }
 
-/* The box of HALF channels from (column, row, batch) on. */
-__device__ __forceinline__ void copy_pixels(uint32_t to, const CUtensorMap *map, int channel,
-	int column, int row, int batch, uint32_t bar)
-{
-	asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-		     "[%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(to),
-		     "l"(map), "r"(channel), "r"(column), "r"(row), "r"(batch), "r"(bar)
-		     : "memory");
-}
-
 /* Where copies of boxes put what would be at this address without their swizzle. */
 __device__ __forceinline__ uint32_t swizzled(uint32_t at)
 {

@@ -68,6 +68,26 @@ __device__ __forceinline__ void copy_box(
 		     : "memory");
 }
 
+/* The box of an image from (channel, column, row, batch) on; what lies outside of it is 0. */
+__device__ __forceinline__ void copy_pixels(uint32_t to, const CUtensorMap *map, int channel,
+	int column, int row, int batch, uint32_t bar)
+{
+	asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+		     "[%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(to),
+		     "l"(map), "r"(channel), "r"(column), "r"(row), "r"(batch), "r"(bar)
+		     : "memory");
+}
+
+/* The box of a matrix from (column, row) on. */
+__device__ __forceinline__ void copy_rows(
+	uint32_t to, const CUtensorMap *map, int column, int row, uint32_t bar)
+{
+	asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+		     "[%0], [%1, {%2, %3}], [%4];" ::"r"(to),
+		     "l"(map), "r"(column), "r"(row), "r"(bar)
+		     : "memory");
+}
+
 /* Addresses and bytes are multiples of 16. */
 __device__ __forceinline__ void copy_bytes(uint32_t to, const void *from, int bytes, uint32_t bar)
 {
@@ -164,17 +184,19 @@ __device__ __forceinline__ uint32_t matrix_low(uint32_t at, uint32_t beyond)
 	return (at & 0x3ffff) >> 4 | beyond >> 4 << 16;
 }
 
-__device__ __forceinline__ uint64_t matrix_of(uint32_t low)
+/* EIGHT: bytes from eight rows to the next eight. */
+template <int EIGHT = 8 * CHUNK_ROW> __device__ __forceinline__ uint64_t matrix_of(uint32_t low)
 {
 	uint64_t d;
 
-	asm("mov.b64 %0, {%1, %2};" : "=l"(d) : "r"(low), "n"(8 * CHUNK_ROW >> 4 | 1 << 30));
+	asm("mov.b64 %0, {%1, %2};" : "=l"(d) : "r"(low), "n"(EIGHT >> 4 | 1 << 30));
 	return d;
 }
 
+template <int EIGHT = 8 * CHUNK_ROW>
 __device__ __forceinline__ uint64_t matrix_at(uint32_t at, uint32_t beyond)
 {
-	return matrix_of(matrix_low(at, beyond));
+	return matrix_of<EIGHT>(matrix_low(at, beyond));
 }
 
 #define REGS_32 \
@@ -183,6 +205,9 @@ __device__ __forceinline__ uint64_t matrix_at(uint32_t at, uint32_t beyond)
 #define REGS_64 \
 	REGS_32 ", " "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
 	"%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define REGS_96 \
+	REGS_64 ", " "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
+	"%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
 #define REGS_128 \
 	REGS_64 ", " "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
 	"%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, " \
@@ -295,6 +320,19 @@ template <typename T>
 __device__ __forceinline__ void product_columns(float (&d)[32], uint64_t a, uint64_t b)
 {
 	BY_TYPE(COLUMNS_64, : OPERANDS_32("+f", 0) : "l"(a), "l"(b));
+}
+
+#define COLUMNS_192(type)                                                                          \
+	"{\n"                                                                                         \
+	".reg .pred add;\n"                                                                           \
+	"setp.ne.b32 add, %98, 0;\n" WGMMA(192, type) "{" REGS_96 "}, %96, %97, add, 1, 1, 1, 1;\n"   \
+	"}"
+
+/* d[64,192] = add d + a[16,64]^T b[16,192] */
+template <typename T>
+__device__ __forceinline__ void product_columns(float (&d)[96], uint64_t a, uint64_t b, int add)
+{
+	BY_TYPE(COLUMNS_192, : OPERANDS_64("+f", 0), OPERANDS_32("+f", 64) : "l"(a), "l"(b), "r"(add));
 }
 
 /* d[64,64] += a[64,8] b[64,8]^T in tf32, a in registers */

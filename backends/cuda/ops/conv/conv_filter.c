@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Turns gradients of filters of 3 x 3 into the arguments of filter_grad.cu and slim_grad.cu. */
+/* Turns gradients of filters of 3 x 3 into the arguments of filter_grad.cu, slim_grad.cu and
+ * wide_grad.cu. */
 #include "conv_filter.h"
 
 #include "conv_space_to_depth.h"
+#include "backends/cuda/kernels/wide_grad.h"
 
 static struct cuda_filter_grad grad_of(
 	const struct cuda_dev *dev, const struct jm_node *n, void *scratch)
@@ -85,4 +87,34 @@ cudaError_t cuda_conv_slim_run(const struct cuda_dev *dev, const struct cuda_exe
 
 	cuda_slim_grad(&p, dev->stream);
 	return cudaGetLastError();
+}
+
+bool cuda_conv_is_wide(const struct cuda_dev *dev, const struct jm_node *n)
+{
+	struct cuda_operands o = cuda_operands_of(n);
+	bool fits = n->op == JM_OP_CONV_WGRAD && o.w->type == JM_F32 && o.x->type == o.y->type &&
+		    n->attr.conv.groups == 1 && dev->prop.major == 9 && dev->prop.minor == 0;
+	struct cuda_filter_grad p = grad_of(dev, n, NULL);
+
+	for (int i = 0; i < 2; i++)
+		fits = fits && o.w->dim[2 + i] == 3 && n->attr.conv.stride[i] == 1 &&
+		       n->attr.conv.pad[i] == 1 && n->attr.conv.more[i] == 0 &&
+		       n->attr.conv.dilation[i] == 1;
+	return fits && cuda_wide_knows(&p);
+}
+
+size_t cuda_conv_wide_scratch(const struct cuda_dev *dev, const struct jm_node *n)
+{
+	struct cuda_filter_grad p = grad_of(dev, n, NULL);
+
+	return cuda_wide_scratch(&p);
+}
+
+cudaError_t cuda_conv_wide_run(const struct cuda_dev *dev, const struct cuda_exec *exec)
+{
+	const struct jm_node *n = &exec->node[0];
+	struct cuda_filter_grad p = grad_of(dev, n, exec->scratch);
+	struct cuda_wide_bias bias = {n->out[1] ? n->out[1]->data : NULL, jm_node_adds(n, 1)};
+
+	return cuda_wide_grad(&p, &bias, dev->stream);
 }

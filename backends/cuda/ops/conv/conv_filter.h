@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gradients of filters of 3 x 3 for which filter_grad.cu (tf32) and slim_grad.cu (16 bits) have
- * kernels. */
+/* The gradients of filters of 3 x 3 for which filter_grad.cu (tf32), slim_grad.cu and wide_grad.cu
+ * (16 bits) have kernels. */
 #ifndef JM_CUDA_CONV_FILTER_H
 #define JM_CUDA_CONV_FILTER_H
 
@@ -19,5 +19,11 @@ cudaError_t cuda_conv_filter_run(const struct cuda_dev *dev, const struct cuda_e
 bool cuda_conv_is_slim(const struct cuda_dev *dev, const struct jm_node *n);
 size_t cuda_conv_slim_scratch(const struct cuda_dev *dev, const struct jm_node *n);
 cudaError_t cuda_conv_slim_run(const struct cuda_dev *dev, const struct cuda_exec *exec);
+
+/* True for conv-wgrad of many channels in 16 bits with stride 1 and pad 1, on compute capability
+ * 9.0. The kernel computes the gradient of a bias, too. */
+bool cuda_conv_is_wide(const struct cuda_dev *dev, const struct jm_node *n);
+size_t cuda_conv_wide_scratch(const struct cuda_dev *dev, const struct jm_node *n);
+cudaError_t cuda_conv_wide_run(const struct cuda_dev *dev, const struct cuda_exec *exec);
 
 #endif

@@ -137,6 +137,8 @@ enum cuda_conv_way cuda_conv_way(const struct cuda_dev *dev, const struct jm_nod
 		return CUDA_CONV_FILTER;
 	if (cuda_conv_is_slim(dev, n))
 		return CUDA_CONV_SLIM;
+	if (cuda_conv_is_wide(dev, n))
+		return CUDA_CONV_WIDE;
 	if (cuda_conv_is_depthwise(n))
 		return CUDA_CONV_DEPTHWISE;
 	return cuda_conv_is_product(n) || cuda_conv_scatters(n) ? CUDA_CONV_PRODUCT : CUDA_CONV_DNN;
@@ -193,6 +195,9 @@ static size_t most_scratch(
 		break;
 	case CUDA_CONV_SLIM:
 		other = cuda_conv_slim_scratch(dev, n);
+		break;
+	case CUDA_CONV_WIDE:
+		other = cuda_conv_wide_scratch(dev, n);
 		break;
 	case CUDA_CONV_DEPTHWISE:
 		other = cuda_conv_depthwise_scratch(dev, n);

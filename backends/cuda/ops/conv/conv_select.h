@@ -25,6 +25,7 @@ enum cuda_conv_way {
 	CUDA_CONV_STEM,
 	CUDA_CONV_FILTER,
 	CUDA_CONV_SLIM,
+	CUDA_CONV_WIDE,
 	CUDA_CONV_DEPTHWISE
 };
 enum cuda_conv_way cuda_conv_way(const struct cuda_dev *dev, const struct jm_node *n);

@@ -8,8 +8,8 @@
  * following batch norm needs. Where there are two ways, the faster one is found by timing, once for
  * each shape: convolutions of single pixels and of whole images are products as well, and a
  * ResNet's first layer and its filter's gradient have own kernels, and so have the gradient of a
- * filter of 3 x 3 in tf32, that of few channels in 16 bits, and filters for each channel; cuDNN or
- * one pass applies a bias, and a ReLU behind it.
+ * filter of 3 x 3 in tf32, those of few and of many channels in 16 bits, and filters for each
+ * channel; cuDNN or one pass applies a bias, and a ReLU behind it.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -175,6 +175,12 @@ static int build_slim(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_er
 	return build_kernel(exec, cuda_conv_slim_run, err);
 }
 
+static int build_wide(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	(void)dev;
+	return build_kernel(exec, cuda_conv_wide_run, err);
+}
+
 static int build_depthwise(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {
 	(void)dev;
@@ -189,6 +195,7 @@ static const struct cuda_way *ways_of(
 	static const struct cuda_way stems[] = {{"dnn", build_dnn}, {"stem", build_stem}};
 	static const struct cuda_way filters[] = {{"dnn", build_dnn}, {"filter", build_filter}};
 	static const struct cuda_way slim[] = {{"dnn", build_dnn}, {"slim", build_slim}};
+	static const struct cuda_way wide[] = {{"dnn", build_dnn}, {"wide", build_wide}};
 	static const struct cuda_way channels[] = {
 		{"dnn", build_dnn}, {"depthwise", build_depthwise}};
 	static const struct cuda_way ends[] = {
@@ -206,6 +213,8 @@ static const struct cuda_way *ways_of(
 		return filters;
 	case CUDA_CONV_SLIM:
 		return slim;
+	case CUDA_CONV_WIDE:
+		return wide;
 	case CUDA_CONV_DEPTHWISE:
 		return channels;
 	case CUDA_CONV_PRODUCT:
@@ -368,7 +377,7 @@ static int run_wgrad(struct cuda_dev *dev, const struct cuda_exec *exec, struct 
 			(char *)exec->scratch + c->at.filter, cuda_type_of(dy->type)};
 		cuda_unfold(&p, dev->stream);
 	}
-	if (dbias) {
+	if (dbias && c->kernel != cuda_conv_wide_run) {
 		struct cuda_bias_grad sum = bias_grad_of(n, (char *)exec->scratch + c->at.bias);
 
 		cuda_bias_grad(&sum, dev->stream);
