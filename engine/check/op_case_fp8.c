@@ -144,6 +144,18 @@ static void linear_rows(struct kit *k, const struct types *t, const struct shape
 	backend_node(k, JM_OP_LINEAR, OPS(x, w, NULL, xs, ws), &y, 0);
 }
 
+static void linear_wide(struct kit *k, const struct types *t, const struct shape *d, bool flag)
+{
+	const int64_t from[] = {4096, 6144, 8192, 14336};
+	const int64_t *dim = DIMS(1 + d->n % 8, from[d->c % 4]), to = 32 * d->s;
+	struct jm_tensor *xs, *ws, *y = kit_out(k, t->c, 2, DIMS(dim[0], to), NULL);
+	struct jm_tensor *x = factor_rows(k, t, 2, dim, &xs);
+	struct jm_tensor *w = factor_rows(k, t, 2, DIMS(to, dim[1]), &ws);
+
+	(void)flag;
+	backend_node(k, JM_OP_LINEAR, OPS(x, w, NULL, xs, ws), &y, 0);
+}
+
 /* The product of what is made by a node that backends run with the quantizing behind it. */
 static void linear_of_made(
 	struct kit *k, const struct types *t, const struct shape *d, struct jm_tensor *made)
@@ -261,6 +273,7 @@ const struct backend_case backend_fp8_cases[] = {
 	{"quantize + linear, whole", linear_whole},
 	{"quantize, rows", quantize_rows},
 	{"quantize + linear, rows", linear_rows},
+	{"quantize + linear, wide rows", linear_wide},
 	{"quantize + linear, norm", linear_normed},
 	{"quantize + linear, gated", linear_gated},
 	{"quantize + linear, then quantize", linear_quantize},

@@ -257,6 +257,34 @@ static void linear_few(struct kit *k, const struct types *t, const struct shape 
 	backend_node(k, JM_OP_LINEAR, OPS(x, w), &y, 0);
 }
 
+/* Up to 8 rows of widths for which backends keep parts of x; gated: swiglu of the product. */
+static void few_wide(struct kit *k, const struct types *t, const struct shape *d, bool gated)
+{
+	const int64_t from[] = {2048, 3072, 4096, 7168, 8192, 14336};
+	const int64_t *dim = DIMS(1 + d->n % 8, from[d->c % 6]), to = 32 * d->s;
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 2, dim);
+	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.03, 2, DIMS(to, dim[1]));
+	struct jm_tensor *y = kit_out(k, t->c, 2, DIMS(dim[0], to), NULL);
+	struct jm_tensor *z = kit_out(k, t->c, 2, DIMS(dim[0], to / 2), NULL);
+
+	jm_graph_node(k->graph, JM_OP_LINEAR, OPS(x, w), &y);
+	if (gated)
+		jm_graph_node(k->graph, JM_OP_SWIGLU, OPS(y), &z);
+	kit_read(k, gated ? z : y);
+}
+
+static void linear_wide(struct kit *k, const struct types *t, const struct shape *d, bool flag)
+{
+	(void)flag;
+	few_wide(k, t, d, false);
+}
+
+static void linear_swiglu(struct kit *k, const struct types *t, const struct shape *d, bool flag)
+{
+	(void)flag;
+	few_wide(k, t, d, true);
+}
+
 /* Equal logits occur: the first of them counts. */
 static void sample(struct kit *k, const struct types *t, const struct shape *d, bool some)
 {
@@ -300,6 +328,8 @@ const struct backend_case backend_pages_cases[] = {
 	{"wanted-rows", wanted_rows},
 	{"made-ids", made_ids},
 	{"linear, few rows", linear_few},
+	{"linear, few wide rows", linear_wide},
+	{"linear + swiglu, few wide rows", linear_swiglu},
 	{"sample", sample},
 	{"sample, drawn", sample_drawn},
 	{0},

@@ -7,6 +7,8 @@
 #include "op_rows.h"
 #include "ops_rope.h"
 
+#include "backends/cuda/kernels/few_rows.h"
+
 /* ---- keys and values in pages ---------------------------------------------------------------- */
 
 static struct cuda_pages pages_of(const struct jm_node *n)
@@ -196,9 +198,9 @@ static struct cuda_few_rows few_rows_of(const struct jm_node *n)
 		.y = cuda_vec(n->out[0]),
 		.xs = cuda_data(n->in[3]),
 		.ws = cuda_data(n->in[4]),
-		/* a step writes parameters after all that reads them; copies of them are made
-		 * before */
-		.w_stays = n->in[1]->class == JM_CLASS_PARAM};
+		/* a step writes parameters after all that reads them, and no inputs; copies of
+		 * parameters are made before */
+		.w_stays = n->in[1]->class == JM_CLASS_PARAM || n->in[1]->class == JM_CLASS_INPUT};
 }
 
 static int takes_few_rows(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
@@ -226,7 +228,45 @@ static int run_few_rows(struct cuda_dev *dev, const struct cuda_exec *exec, stru
 	return 0;
 }
 
+/* A product, and swiglu of it. */
+static struct cuda_few_held held_of(
+	const struct cuda_dev *dev, const struct jm_node *n, const struct jm_node *gated)
+{
+	struct cuda_few_held p = {.of = few_rows_of(n),
+		.processors = dev->prop.major >= 9 ? dev->prop.multiProcessorCount : 0,
+		.gated = gated};
+
+	if (gated)
+		p.of.y = cuda_vec(gated->out[0]);
+	return p;
+}
+
+static int takes_few_held(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *n = group->node[0],
+			     *gated = group->n_nodes > 1 ? group->node[1] : NULL;
+	struct cuda_few_held p = held_of(dev, n, gated);
+	int code = takes_few_rows(dev, group, err);
+
+	if (!code && (n->in[1]->type == JM_F8E4M3 || !cuda_few_held_knows(&p) ||
+			     (gated && (!n->out[0]->is_virtual || jm_node_adds(gated, 0)))))
+		code = cuda_no_types(n, err);
+	return code;
+}
+
+static int run_few_held(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	struct cuda_few_held p =
+		held_of(dev, &exec->node[0], exec->n_nodes > 1 ? &exec->node[1] : NULL);
+
+	(void)err;
+	cuda_few_held(&p, dev->stream);
+	return 0;
+}
+
 const struct cuda_op cuda_ops_pages[] = {
+	{{JM_OP_LINEAR, JM_OP_SWIGLU}, 2, takes_few_held, NULL, NULL, NULL, run_few_held, NULL},
+	{{JM_OP_LINEAR}, 1, takes_few_held, NULL, NULL, NULL, run_few_held, NULL},
 	{{JM_OP_LINEAR}, 1, takes_few_rows, NULL, NULL, NULL, run_few_rows, NULL},
 	{{JM_OP_CACHE_WRITE}, 1, takes_pages, NULL, NULL, build_cache_write, run_cache_write, NULL},
 	{{JM_OP_ATTENTION_PAGES}, 1, takes_pages, NULL, scratch_attention, build_attention,

@@ -64,6 +64,7 @@ template <int N, typename X, typename B, typename Y> __global__ void norm_kernel
 	const int step = N * blockDim.x, first = N * threadIdx.x;
 	float v[N], sum = 0, mean = 0;
 
+	wait_for_previous();
 	start_next();
 	for (int i = first; i < p.width; i += step) {
 		load(as<const X>(p.x) + at + i, v);
@@ -194,8 +195,13 @@ static void norm_of(const struct cuda_norm *p, cudaStream_t stream)
 	if (bytes > 32 << 10)
 		cudaFuncSetAttribute(norm_kernel<N, X, Y, Y>,
 			cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-	norm_kernel<N, X, Y, Y><<<(unsigned)p->rows,
-		threads_for((p->width / N + each - 1) / each, MOST_THREADS), bytes, stream>>>(*p);
+	const int threads = threads_for((p->width / N + each - 1) / each, MOST_THREADS);
+
+	if (p->rows <= CUDA_FEW_ROWS)
+		start_overlapping(norm_kernel<N, X, Y, Y>, dim3((unsigned)p->rows), threads, bytes,
+			stream, *p);
+	else
+		norm_kernel<N, X, Y, Y><<<(unsigned)p->rows, threads, bytes, stream>>>(*p);
 }
 
 template <int N> static void norm_typed(const struct cuda_norm *p, cudaStream_t stream)

@@ -6,40 +6,15 @@
  * of w at a time, directly to registers, and the elements of x that belong to them. A block reads
  * the first of w before the kernel that makes x has ended.
  */
-#include "backends/cuda/kernels/mma.cuh"
+#include "few_rows.cuh"
 
-#define COLUMNS 16 /* of y, of a block */
-#define CHUNK	64 /* bytes of a row of w that a warp takes at a time */
+#define CHUNK 64 /* bytes of a row of w that a warp takes at a time */
 
 /* How a block reads w: its warps; the chunks that a warp reads before it multiplies; and how many
  * of these lie one behind the other. */
 template <int WARPS, int AHEAD, int TOGETHER> struct reading {
 	static constexpr int warps = WARPS, ahead = AHEAD, together = TOGETHER;
 };
-
-/* 8 elements of 16 bits, or 16 of 8 bits. */
-struct words {
-	unsigned w[4];
-};
-
-/* From memory by whole lines, the other half of which another warp or the next chunk takes. */
-__device__ __forceinline__ struct words read_once(const void *p, bool exists)
-{
-	struct words r = {{0, 0, 0, 0}};
-
-	if (exists)
-		asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];"
-			     : "=r"(r.w[0]), "=r"(r.w[1]), "=r"(r.w[2]), "=r"(r.w[3])
-			     : "l"(p));
-	return r;
-}
-
-__device__ __forceinline__ struct words read_words(const void *p, bool exists)
-{
-	const uint4 q = exists ? *static_cast<const uint4 *>(p) : make_uint4(0, 0, 0, 0);
-
-	return {{q.x, q.y, q.z, q.w}};
-}
 
 /* Adds up what the warps have: share[warp][column of y][row of y]. */
 template <typename Y, int TILES, int WARPS>

@@ -67,6 +67,8 @@ template <int N, typename T, typename K> __global__ void cache_write_kernel(stru
 	int64_t slot, angle;
 	int position;
 
+	wait_for_previous();
+	start_next();
 	position = p.position[row];
 	slot = position < 0 ? 0 : slot_of(p, p.request[row], position);
 	angle = (int64_t)position * half;
@@ -108,9 +110,9 @@ template <int N> static void cache_write(const struct cuda_pages *p, cudaStream_
 	const int heads = p->heads + 2 * p->groups;
 
 	with_kept(p, [&](auto t, auto k) {
-		cache_write_kernel<N, decltype(t), decltype(k)>
-			<<<dim3((unsigned)p->rows, blocks_for(heads, HEADS)),
-				threads_for(HEADS * p->depth / 2 / N, THREADS), 0, stream>>>(*p);
+		start_overlapping(cache_write_kernel<N, decltype(t), decltype(k)>,
+			dim3((unsigned)p->rows, blocks_for(heads, HEADS)),
+			threads_for(HEADS * p->depth / 2 / N, THREADS), 0, stream, *p);
 	});
 }
 
@@ -482,15 +484,16 @@ static void attend(
 		(unsigned)given->groups, blocks_of_rows(given->rows), (unsigned)given->splits);
 	struct cuda_pages own = *given, *p = &own;
 
-	own.span = boxes ? CUDA_PAGES_RUN : ROWS;
 	own.few = QUERIES / per;
+	/* where rows are few, those of a prompt are tiles of few queries, too */
+	own.span = boxes ? CUDA_PAGES_RUN : p->rows <= ROWS ? own.few : ROWS;
 
 	cudaFuncSetAttribute(
 		attention_few_kernel<T, K, D>, cudaFuncAttributeMaxDynamicSharedMemorySize, few);
 	start_overlapping(attention_few_kernel<T, K, D>, tiles, FEW * WARP, few, stream, *p);
 	if (boxes)
 		cuda_attention_runs(p, boxes, stream);
-	else if (p->rows * per > QUERIES)
+	else if (p->rows > ROWS)
 		attention_many_kernel<T, K, D><<<dim3((unsigned)p->rows, tiles.x), per * WARP,
 			2 * page_bytes<K, D>, stream>>>(*p);
 	if (p->splits > 1)
