@@ -402,11 +402,12 @@ static void devices_that_cannot_be(void **unused)
 static void plug_ins_that_do_not_fit(void **unused)
 {
 	const char *before = getenv("JM_BACKENDS"), *build = getenv("JM_BUILD");
-	char *kept = before ? strdup(before) : NULL, path[4096];
+	char *kept, path[4096];
 
 	(void)unused;
 	if (!build)
 		skip();
+	kept = before ? strdup(before) : NULL;
 	snprintf(path, sizeof(path), "%s/tests/peers", build);
 	setenv("JM_BACKENDS", path, 1);
 	expect("older", JM_EVERSION, "older.so was built for version");
