@@ -9,6 +9,7 @@ from jm import jm
 LIBRARY = os.path.join(os.environ["JM_BUILD"], "tests", "peers", "libnvidia-ml-fake.so")
 SLACK = 0.02  # of the truth: a busy machine reads late
 ENOUGH = 50  # rounds that tell a share
+STEP = 0.1  # seconds between two steps of the fake's counter; one that freezes loses what followed its last step, too
 
 
 class Suite:
@@ -74,7 +75,7 @@ def what_may_hide(config):
         return 0
     pause = float(word["thaw"][2:]) - float(word["freeze"][2:])
     seen = pause > 0.6 and word["wave"] == "const" and "energycost" not in word
-    return 0 if seen else pause * float(word["high"])
+    return 0 if seen else (pause + STEP) * float(word["high"])
 
 
 def load(rng, fault):
