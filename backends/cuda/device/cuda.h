@@ -45,6 +45,12 @@ struct cuda_dev {
 	struct cuda_attention_plan *attention_plans; /* attention_plans.c */
 };
 
+/* Compute capability 9.0: kernels compiled for sm_90a run there alone. */
+static inline bool cuda_is_hopper(const struct cuda_dev *dev)
+{
+	return dev->prop.major == 9 && dev->prop.minor == 0;
+}
+
 #define CUDA_NODES 8
 
 /* A built group. node[] are copies; the engine owns the tensors that they point to. */

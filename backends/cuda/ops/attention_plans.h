@@ -17,7 +17,7 @@ struct cuda_attention_plan {
 	struct dnn_attention_ids ids;
 	struct dnn_plan plan[CUDA_ATTENTION_PLANS];
 	int n, best;	  /* best: -1 until the plans are timed */
-	int way;	  /* of a gradient, in `ways`; -1 = not chosen yet */
+	int way;	  /* of attention or its gradient, in `ways`; -1 = not chosen yet */
 	size_t workspace; /* bytes that suffice for each plan */
 	struct jm_err err;
 };

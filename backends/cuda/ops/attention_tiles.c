@@ -10,7 +10,7 @@
 
 bool cuda_tiles_take(const struct cuda_dev *dev, const struct dnn_attention_shape *s)
 {
-	return dev->prop.major == 9 && dev->prop.minor == 0 && s->type != CUDNN_DATA_FLOAT &&
+	return cuda_is_hopper(dev) && s->type != CUDNN_DATA_FLOAT &&
 	       (s->depth == 64 || s->depth == 128 || s->depth == 256) && s->q.head == s->depth &&
 	       s->k.head == s->depth && s->v.head == s->depth && cuda_tensor_map_exist();
 }

@@ -105,8 +105,7 @@ static int build_attention(struct cuda_dev *dev, struct cuda_exec *exec, struct 
 	int64_t slots = n->in[4]->dim[0] * p.slots, width = (int64_t)p.groups * p.depth;
 	struct cuda_page_boxes *boxes;
 
-	if (dev->prop.major != 9 || dev->prop.minor || !cuda_tensor_map_exist() ||
-		!cuda_pages_runs(&p))
+	if (!cuda_is_hopper(dev) || !cuda_tensor_map_exist() || !cuda_pages_runs(&p))
 		return 0;
 	boxes = aligned_alloc(64, sizeof *boxes);
 	if (!boxes)

@@ -32,19 +32,39 @@ static struct cuda_filter_grad grad_of(
 	return p;
 }
 
+/* A gradient of filters of 3 x 3 that are neither grouped nor dilated. */
+static bool is_grad_of_3x3(const struct jm_node *n, const struct cuda_operands *o)
+{
+	bool is = n->op == JM_OP_CONV_WGRAD && n->attr.conv.groups == 1;
+
+	for (int i = 0; i < 2; i++)
+		is = is && o->w->dim[2 + i] == 3 && n->attr.conv.dilation[i] == 1;
+	return is;
+}
+
+static bool has_stride_1(const struct jm_node *n)
+{
+	return n->attr.conv.stride[0] == 1 && n->attr.conv.stride[1] == 1;
+}
+
+/* By one pixel on each side. */
+static bool is_padded(const struct jm_node *n)
+{
+	bool is = true;
+
+	for (int i = 0; i < 2; i++)
+		is = is && n->attr.conv.pad[i] == 1 && n->attr.conv.more[i] == 0;
+	return is;
+}
+
 bool cuda_conv_is_filter(const struct cuda_dev *dev, const struct jm_node *n)
 {
 	struct cuda_operands o = cuda_operands_of(n);
-	bool fits = n->op == JM_OP_CONV_WGRAD && !o.bias && o.x->type == JM_F32 &&
-		    n->math == JM_MATH_TF32 && n->attr.conv.groups == 1 &&
-		    n->attr.conv.stride[0] == n->attr.conv.stride[1] && dev->prop.major == 9 &&
-		    dev->prop.minor == 0;
 	struct cuda_filter_grad p = grad_of(dev, n, NULL);
 
-	for (int i = 0; i < 2; i++)
-		fits = fits && o.w->dim[2 + i] == 3 && n->attr.conv.pad[i] == 1 &&
-		       n->attr.conv.more[i] == 0 && n->attr.conv.dilation[i] == 1;
-	return fits && cuda_filter_knows(&p);
+	return is_grad_of_3x3(n, &o) && is_padded(n) && cuda_is_hopper(dev) && !o.bias &&
+	       o.x->type == JM_F32 && n->math == JM_MATH_TF32 &&
+	       n->attr.conv.stride[0] == n->attr.conv.stride[1] && cuda_filter_knows(&p);
 }
 
 size_t cuda_conv_filter_scratch(const struct cuda_dev *dev, const struct jm_node *n)
@@ -64,14 +84,10 @@ cudaError_t cuda_conv_filter_run(const struct cuda_dev *dev, const struct cuda_e
 bool cuda_conv_is_slim(const struct cuda_dev *dev, const struct jm_node *n)
 {
 	struct cuda_operands o = cuda_operands_of(n);
-	bool fits = n->op == JM_OP_CONV_WGRAD && !o.bias && o.w->type == JM_F32 &&
-		    o.x->type == o.y->type && n->attr.conv.groups == 1;
 	struct cuda_filter_grad p = grad_of(dev, n, NULL);
 
-	for (int i = 0; i < 2; i++)
-		fits = fits && o.w->dim[2 + i] == 3 && n->attr.conv.stride[i] == 1 &&
-		       n->attr.conv.dilation[i] == 1;
-	return fits && cuda_slim_knows(&p);
+	return is_grad_of_3x3(n, &o) && has_stride_1(n) && !o.bias && o.w->type == JM_F32 &&
+	       o.x->type == o.y->type && cuda_slim_knows(&p);
 }
 
 size_t cuda_conv_slim_scratch(const struct cuda_dev *dev, const struct jm_node *n)
@@ -92,15 +108,10 @@ cudaError_t cuda_conv_slim_run(const struct cuda_dev *dev, const struct cuda_exe
 bool cuda_conv_is_wide(const struct cuda_dev *dev, const struct jm_node *n)
 {
 	struct cuda_operands o = cuda_operands_of(n);
-	bool fits = n->op == JM_OP_CONV_WGRAD && o.w->type == JM_F32 && o.x->type == o.y->type &&
-		    n->attr.conv.groups == 1 && dev->prop.major == 9 && dev->prop.minor == 0;
 	struct cuda_filter_grad p = grad_of(dev, n, NULL);
 
-	for (int i = 0; i < 2; i++)
-		fits = fits && o.w->dim[2 + i] == 3 && n->attr.conv.stride[i] == 1 &&
-		       n->attr.conv.pad[i] == 1 && n->attr.conv.more[i] == 0 &&
-		       n->attr.conv.dilation[i] == 1;
-	return fits && cuda_wide_knows(&p);
+	return is_grad_of_3x3(n, &o) && has_stride_1(n) && is_padded(n) && cuda_is_hopper(dev) &&
+	       o.w->type == JM_F32 && o.x->type == o.y->type && cuda_wide_knows(&p);
 }
 
 size_t cuda_conv_wide_scratch(const struct cuda_dev *dev, const struct jm_node *n)
