@@ -305,8 +305,8 @@ static int open_output(struct jm_cli *cli, char **text, size_t *size)
 	return cli->out ? 0 : jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for the output.");
 }
 
-/* A verdict of our own that was not written is a failure; the status of a command that was run, and
- * that of wrong usage, stay. */
+/* If the output cannot be written, joulemark's own status becomes a failure; the status of a
+ * command that it ran, and that of wrong usage, are kept. */
 static int unwritten(const struct jm_cli *cli, int status)
 {
 	return status && (cli->command || status == JM_EXIT_USAGE) ? status : JM_EXIT_FAILURE;

@@ -254,9 +254,9 @@ int jm_corpus_open(const char *path, struct jm_corpus *ret, struct jm_err *err)
 
 	if (!stem && is_bin(path, strlen(path)) && !access(path, F_OK))
 		return jm_err_set(err, JM_EFORMAT,
-			"Text %s has no index, the file of this name that ends in .idx; put it "
-			"there, or, to learn from the bytes of %s, give it a name that does not "
-			"end in .bin.",
+			"Text %s has no index: the file of the same name that ends in .idx is "
+			"missing. Copy the index beside it, or, to train on its bytes, rename %s "
+			"so that it does not end in .bin.",
 			path, path);
 	if (!stem)
 		return open_text(path, NULL, ret, err);

@@ -26,7 +26,7 @@ bool jm_json_next(const char *word);
 bool jm_json_wanted(const struct jm_cli *cli);
 /* Where the row is JM_JSON_FORMAT, --json sets the format, and the output where it names a file. */
 int jm_json_format(struct jm_cli *cli);
-/* To the file; "-" is where the results of every command go, which --output says. */
+/* Writes to the file at path; "-" is the normal output of a command: stdout, or --output. */
 int jm_cli_put_by(struct jm_cli *cli, const char *path, jm_output_fn *put, const void *what);
 /* Writes the value where --json says, and releases it; NULL: there was no memory for it. */
 int jm_json_put(struct jm_cli *cli, json_t *value);

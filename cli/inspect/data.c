@@ -202,7 +202,7 @@ static int show(const struct call *c, const char *data)
 	struct jm_corpus corpus;
 	int code;
 
-	if (refuse(c, of_texts, "a data set that is shown, only with 'tokenize'"))
+	if (refuse(c, of_texts, "a data set that is only shown (it is for 'tokenize')"))
 		return cli->err.code;
 	if (jm_data_set_is(data))
 		return show_samples(c, data);
@@ -223,7 +223,7 @@ static int show(const struct call *c, const char *data)
 			data, data);
 	if (code)
 		return jm_err_set(&cli->err, code, "%s", why.text);
-	code = refuse(c, of_samples, "tokens, which have no parts");
+	code = refuse(c, of_samples, "a data set of tokens, which has no held-out part");
 	if (!code)
 		code = print_set(c, &corpus);
 	jm_corpus_close(&corpus);

@@ -178,7 +178,7 @@ static void warn_left_out(const struct jm_cli *cli, const json_t *left_out)
 	}
 }
 
-/* Not where JSON goes. */
+/* The text is omitted where JSON goes to the same output. */
 static bool is_text_wanted(const struct jm_cli *cli, const struct call *c)
 {
 	return !c->json || strcmp(c->json, "-") != 0 || cli->output;

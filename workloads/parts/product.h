@@ -33,7 +33,7 @@ struct jm_product {
 	{                                                                                          \
 		.name = "sparsity", JM_BIND(JM_REAL, STRUCT, FIELD.x_values.share), .min = 0,      \
 		.max = 1, .fallback = "0.5", .needs = "data",                                      \
-		.help = "the share of zeros of --data sparse"                                      \
+		.help = "the share of elements that are zero with --data sparse"                   \
 	}
 
 /* Its tensors and nodes, in the kernel's graph. */

@@ -52,7 +52,7 @@ void jm_train_note_idle(struct train *s)
 	note(s, "images", !data && !jm_model_has_text(s->training.model),
 		"random samples, which are those of a model without text and without --data");
 	note(s, "eval-batches", s->eval.every && !data,
-		data ? "evaluations without --data: all samples of --eval-data are evaluated"
+		data ? "evaluations without --data (with it, all samples of --eval-data count)"
 		     : "--eval-every");
 	note(s, "tokenizer", has_texts(&s->pictures.set), "--data with texts");
 }

@@ -456,7 +456,7 @@ static int check_kept(const struct train *s, struct jm_err *err)
 {
 	if (s->training.keep_all && s->given.keep_less)
 		return jm_err_set(err, JM_EUSAGE,
-			"--keep-all and --keep-less say the opposite; omit one of them.");
+			"--keep-all and --keep-less contradict each other; omit one of them.");
 	if (isnan(s->remake) || s->may_keep)
 		return 0;
 	return jm_err_set(err, JM_EUSAGE,

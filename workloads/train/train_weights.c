@@ -96,8 +96,8 @@ static int go_on(struct train *s, struct jm_err *err)
 	return 0;
 }
 
-/* At least: of the parameters of this rank that are trained; all: of a checkpoint, with moments and
- * what is frozen. */
+/* A lower bound of the size of a file: the parameters of this rank that are trained; with `all`, a
+ * checkpoint with moments and frozen parameters. */
 static uint64_t bytes_of(const struct train *s, bool all)
 {
 	const struct jm_adamw *u = &s->training.adamw;
@@ -117,7 +117,7 @@ static uint64_t bytes_of(const struct train *s, bool all)
 	return bytes;
 }
 
-/* A full disk shows before the first step, not behind the last one. */
+/* Reports a full disk before the first step instead of after the last one. */
 static int check_room(const struct train *s, struct jm_err *err)
 {
 	const struct jm_train_weights *w = &s->weights;

@@ -170,7 +170,7 @@ int jm_output_room(const char *path, uint64_t bytes, struct jm_err *err)
 		return 0;
 	return jm_err_set(err, JM_EIO,
 		"Cannot write %s: it needs at least %.3g GB, and only %.3g GB are free on its file "
-		"system; make room, or name another place.",
+		"system; free some there, or name a path on another file system.",
 		path, (double)bytes / 1e9, left / 1e9);
 }
 

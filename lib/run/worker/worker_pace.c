@@ -211,7 +211,7 @@ bool jm__heat_done(struct jm__worker *w, struct jm__heat *h)
 	return h->reached || h->waited_s >= h->limit_s;
 }
 
-/* What is unknown is said to be, as where the wait was shorter than what is judged. */
+/* A change is unknown, for example, if the wait was shorter than the window. */
 static void warn_not_steady(
 	const struct jm__worker *w, const struct jm__heat *h, double kelvin, double watts)
 {
@@ -222,9 +222,9 @@ static void warn_not_steady(
 	if (!isnan(watts))
 		snprintf(power, sizeof(power), "changed by %.2g %%", 100 * watts);
 	jm_log(w->ctx, JM_WARNING,
-		"No thermal steady state within %g s (--steady): over the last %g s, by which it "
-		"is "
-		"judged, the temperature %s and the power %s.",
+		"No thermal steady state was reached within %g s (--steady): in the last %g s, the "
+		"window of this check, the temperature %s and the power %s; give a longer "
+		"--steady.",
 		h->limit_s, JM_STEADY_WINDOW_S, temperature, power);
 }
 

@@ -159,7 +159,7 @@ def test_full_disk_is_no_success():
 @pytest.mark.parametrize("words", [["check", "--at-least", "A"], ["check", "--json", "--at-least", "A"]])
 @pytest.mark.parametrize("where", ["stdout", "--output"])
 def test_verdict_that_was_not_written_is_a_failure(words, where):
-    """1 would say that the records were judged and that the reader has seen how."""
+    """1 would mean that the verdict was written."""
     words = [*words, *(["--output", "/dev/full"] if where == "--output" else []), SOURCE / "tests/data/report/h200x4.json"]
     with open("/dev/full" if where == "stdout" else os.devnull, "w", encoding="ascii") as out:
         done = jm(*words, stdout=out)

@@ -372,7 +372,7 @@ static void check_division(int tiles, int chunks, int blocks)
 		int work = 0;
 
 		count_piece(&c, &s, block, &work);
-		/* no block has more than its share, but for what is not worth a part */
+		/* no block has more than its share, but for rests too small for their own part */
 		assert_true(work <= all / blocks + CUDA_WIDE_LEAST + CHUNKS / 8 ||
 			    chunks < 2 * CUDA_WIDE_LEAST);
 	}

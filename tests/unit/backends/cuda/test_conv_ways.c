@@ -467,7 +467,7 @@ static void an_unknown_line_is_measured_again(void **unused)
 	assert_string_equal(fake.value, "second,0.002,0.001");
 }
 
-/* As by a version that had not all ways. */
+/* The stored line is of a version that knew fewer ways. */
 static void a_choice_among_other_ways_is_made_again(void **unused)
 {
 	static const char *const others[] = {"first", "first,1", "first,1,2,3"};
