@@ -19,9 +19,14 @@ struct jm_scheduler {
 	int n_pieces;
 };
 
+static int pages_for(const struct jm_scheduler_limits *limits, int tokens)
+{
+	return (tokens + limits->page_tokens - 1) / limits->page_tokens;
+}
+
 static int pages_of(const struct jm_scheduler *s, int tokens)
 {
-	return (tokens + s->limits.page_tokens - 1) / s->limits.page_tokens;
+	return pages_for(&s->limits, tokens);
 }
 
 /* Its tokens that exist: the prompt, and what was made. */
@@ -82,19 +87,29 @@ static bool grow(struct jm_scheduler *s)
 	return more;
 }
 
+int jm_scheduler_check(
+	const struct jm_scheduler_limits *limits, int input, int output, struct jm_err *err)
+{
+	/* the last token is made, but never read */
+	int most = pages_for(limits, input + output - 1);
+
+	if (input > 0 && output > 0 && most <= limits->pages && most <= limits->pages_each)
+		return 0;
+	return jm_err_set(err, JM_ERANGE,
+		"A request of %d input and %d output tokens needs %d pages of the cache, which "
+		"has %d, at most %d for one request; give shorter requests or more pages.",
+		input, output, most, limits->pages, limits->pages_each);
+}
+
 int jm_scheduler_add(
 	struct jm_scheduler *s, int input, int output, int *ret_number, struct jm_err *err)
 {
 	struct jm_request r = {.input = input, .output = output, .slot = -1, .heir = -1};
-	/* the last token is made, but never read */
-	int most = pages_of(s, input + output - 1);
+	int most = pages_of(s, input + output - 1),
+	    code = jm_scheduler_check(&s->limits, input, output, err);
 
-	if (input < 1 || output < 1 || most > s->limits.pages || most > s->limits.pages_each)
-		return jm_err_set(err, JM_ERANGE,
-			"A request of %d input and %d output tokens needs %d pages of the cache, "
-			"which "
-			"has %d, at most %d for one request; give shorter requests or more pages.",
-			input, output, most, s->limits.pages, s->limits.pages_each);
+	if (code)
+		return code;
 	r.page = calloc((size_t)most, sizeof(*r.page));
 	if (!r.page || (s->n == s->cap && !grow(s))) {
 		free(r.page);

@@ -64,9 +64,13 @@ struct jm_scheduler;
 int jm_scheduler_new(
 	const struct jm_scheduler_limits *limits, struct jm_scheduler **ret, struct jm_err *err);
 void jm_scheduler_free(struct jm_scheduler *s); /* takes NULL */
+/* Can a request of so many tokens, at least 1 of each, be served, whatever else runs? JM_ERANGE: it
+ * never fits into the cache. */
+int jm_scheduler_check(
+	const struct jm_scheduler_limits *limits, int input, int output, struct jm_err *err);
 /*
- * A request arrives; its number counts from 0. input and output are at least 1. JM_ERANGE: it can
- * never fit into the cache, whatever else runs; nothing is changed then.
+ * A request arrives; its number counts from 0. JM_ERANGE: as jm_scheduler_check; nothing is changed
+ * then.
  */
 int jm_scheduler_add(
 	struct jm_scheduler *s, int input, int output, int *ret_number, struct jm_err *err);

@@ -120,6 +120,7 @@ void jm__answer_on_completed(void *arg, struct MHD_Connection *client, void **st
 	if (e) {
 		e->is_gone = true;
 		put_under_way(s, e, NULL);
+		pthread_cond_signal(&s->over);
 		if (!e->is_queued)
 			e->is_ended = true; /* the caller never sees it */
 		jm__exchange_free_if_over(e);
@@ -253,6 +254,8 @@ static void hand_over(struct jm_answer_server *s, struct jm__exchange *e)
 	*s->last = e;
 	s->last = &e->next;
 	pthread_cond_signal(&s->asked);
+	if (s->notify)
+		s->notify(s->notify_arg);
 }
 
 static struct jm__exchange *new_exchange(struct jm_answer_server *s, struct MHD_Connection *client,
@@ -285,7 +288,7 @@ static enum MHD_Result body_is_complete(struct jm_answer_server *s, struct jm__e
 		return refuse_for_memory(s, e->client);
 	pthread_mutex_lock(&s->lock);
 	begins = e->status != 0;
-	is_over = s->is_ending || (e->is_ended && !begins);
+	is_over = (s->is_ending || e->is_ended) && !begins;
 	if (!is_over && !e->is_queued)
 		hand_over(s, e);
 	pthread_mutex_unlock(&s->lock);

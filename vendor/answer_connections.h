@@ -67,6 +67,9 @@ struct jm_answer_server {
 	struct jm_http_names names;
 	pthread_mutex_t lock; /* of all that follows and of exchanges */
 	pthread_cond_t asked;
+	pthread_cond_t over;	   /* an exchange is no longer under way */
+	void (*notify)(void *arg); /* a question has come; NULL = nobody is told */
+	void *notify_arg;
 	struct jm__exchange *first, **last; /* questions that the caller has not taken */
 	struct jm__exchange **under_way;    /* [JM_ANSWER_CLIENTS]; NULL = free */
 	struct jm__answer_client *client;   /* [JM_ANSWER_CLIENTS] */

@@ -14,6 +14,7 @@
 #define BYTES	    ((size_t)32768)    /* of memory per client, its headers included */
 #define MOST_UNSENT ((size_t)16 << 20) /* bytes that a client may leave unread */
 #define LOOK_NS	    (JM_SECOND / 10)   /* between two looks for clients that have left */
+#define LAST_NS	    JM_SECOND	       /* that clients have at the end */
 
 static const struct jm_symbol symbols[] = {
 #define X(name) {#name, offsetof(struct jm__answer_calls, name)},
@@ -78,6 +79,14 @@ struct jm_asked *jm_answer_server_next(struct jm_answer_server *s, int64_t t_ns)
 	return e ? &e->asked : NULL;
 }
 
+void jm_answer_server_notify(struct jm_answer_server *s, void (*fn)(void *arg), void *arg)
+{
+	pthread_mutex_lock(&s->lock);
+	s->notify = fn;
+	s->notify_arg = arg;
+	pthread_mutex_unlock(&s->lock);
+}
+
 static struct jm__exchange *exchange_of(const struct jm_asked *asked)
 {
 	return (struct jm__exchange *)(uintptr_t)asked;
@@ -132,6 +141,15 @@ bool jm_asked_is_gone(const struct jm_asked *asked)
 	gone = e->is_gone || e->has_left;
 	pthread_mutex_unlock(&e->server->lock);
 	return gone;
+}
+
+void jm_asked_break(struct jm_asked *asked)
+{
+	struct jm__exchange *e = exchange_of(asked);
+
+	pthread_mutex_lock(&e->server->lock);
+	e->is_cut = true;
+	pthread_mutex_unlock(&e->server->lock);
 }
 
 void jm_asked_end(struct jm_asked *asked)
@@ -194,6 +212,7 @@ static struct jm_answer_server *new_server(void)
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&s->asked, &attr);
+	pthread_cond_init(&s->over, &attr);
 	pthread_condattr_destroy(&attr);
 	return s;
 }
@@ -221,6 +240,25 @@ int jm_answer_server_start(const char *address, int port, struct jm_answer_serve
 	return 0;
 }
 
+/* Is an answer under way, whose client has not read all of it? */
+static bool has_unread(const struct jm_answer_server *s)
+{
+	for (int i = 0; i < JM_ANSWER_CLIENTS; i++)
+		if (s->under_way[i] && s->under_way[i]->status)
+			return true;
+	return false;
+}
+
+/* With the lock held. */
+static void await_clients(struct jm_answer_server *s)
+{
+	int64_t t_ns = jm__answer_now_ns() + LAST_NS;
+	const struct timespec until = {.tv_sec = t_ns / JM_SECOND, .tv_nsec = t_ns % JM_SECOND};
+
+	while (has_unread(s) && jm__answer_now_ns() < t_ns)
+		pthread_cond_timedwait(&s->over, &s->lock, &until);
+}
+
 /* libmicrohttpd cannot end while a connection is suspended. */
 static void end_all(struct jm_answer_server *s)
 {
@@ -237,6 +275,7 @@ static void end_all(struct jm_answer_server *s)
 			s->under_way[i]->is_ended = true;
 			jm__exchange_resume(s->under_way[i]);
 		}
+	await_clients(s);
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -249,6 +288,7 @@ void jm_answer_server_stop(struct jm_answer_server *s)
 		s->call.MHD_stop_daemon(s->daemon);
 	}
 	pthread_cond_destroy(&s->asked);
+	pthread_cond_destroy(&s->over);
 	pthread_mutex_destroy(&s->lock);
 	free(s->under_way);
 	free(s->client);

@@ -17,8 +17,12 @@ struct jm_answer_server;
  */
 int jm_answer_server_start(const char *address, int port, struct jm_answer_server **ret,
 	int *ret_port, struct jm_err *err);
-/* Ends answers that are under way. Takes NULL. */
+/* Ends answers that are under way, after clients have read what was written, which they have a
+ * second for. Takes NULL. */
 void jm_answer_server_stop(struct jm_answer_server *s);
+/* From now on fn(arg) is called when a question has come, by the server's thread; it may not call
+ * the server. */
+void jm_answer_server_notify(struct jm_answer_server *s, void (*fn)(void *arg), void *arg);
 /* The next question; waits for it until t_ns of the real clock. NULL: none came. Valid until
  * jm_asked_end. */
 struct jm_asked *jm_answer_server_next(struct jm_answer_server *s, int64_t t_ns);
@@ -33,6 +37,8 @@ bool jm_asked_write(struct jm_asked *asked, const char *text, size_t n);
 /* Has the client closed its connection, or its side of it? jm_answer_server_next looks for that ten
  * times a second. */
 bool jm_asked_is_gone(const struct jm_asked *asked);
+/* The answer will not be whole: at jm_asked_end the connection breaks, behind what was written. */
+void jm_asked_break(struct jm_asked *asked);
 /* The answer is complete. `asked` is freed. */
 void jm_asked_end(struct jm_asked *asked);
 

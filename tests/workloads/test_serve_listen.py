@@ -5,60 +5,22 @@ import contextlib
 import csv
 import http.client
 import json
-import re
-import signal
 import socket
 import statistics
-import subprocess
 import threading
 import time
 
 import pytest
 
-from jm import BIN, SOURCE, jm
+from jm import SOURCE, jm
 from runs import one
-from serving import SERVE
-
-LISTEN = [*SERVE, "--device", "ref", "--listen", "127.0.0.1:0", "--seconds", "3600", "--running", "4"]
-
-
-@contextlib.contextmanager
-def listening(tmp_path, *options, base=LISTEN):
-    """(port, function that ends the run and returns its record)"""
-    record = tmp_path / "served.json"
-    run = subprocess.Popen([BIN, *base, *options, "--json", record], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-
-    def end():
-        run.send_signal(signal.SIGINT)
-        said = run.communicate(timeout=240)[1]
-        assert record.exists(), said
-        return json.loads(record.read_text())
-
-    try:
-        line = next(line for line in run.stderr if "Requests are taken" in line)
-        yield int(re.search(r":(\d+)/v1", line)[1]), end
-    finally:
-        run.kill()
-        run.wait()
+from serving import LISTEN, SERVE, ask, leave_after, listening, streamed
 
 
 # what would change an answer
 REFUSED = [("n", 2), ("n", 2.0), ("n", "2"), ("best_of", 3), ("logprobs", 1), ("logprobs", 0), ("echo", True), ("suffix", "end"),
            ("stop", "x"), ("stop", ["x"]), ("stop_token_ids", [2]), ("presence_penalty", 0.5), ("frequency_penalty", -1),
            ("repetition_penalty", 1.1), ("min_p", 0.1), ("logit_bias", {"5": -100}), ("seed", 1.5), ("top_k", 2.5), ("stream", 1)]
-
-
-def ask(port, body, path="/v1/completions"):
-    line = http.client.HTTPConnection("127.0.0.1", port, timeout=240)
-    line.request("POST", path, body if isinstance(body, (bytes, str)) else json.dumps(body))
-    answer = line.getresponse()
-    return answer.status, answer.read().decode()
-
-
-def streamed(text):
-    events = [event.removeprefix("data: ") for event in text.split("\n\n") if event]
-    assert events[-1] == "[DONE]"
-    return [json.loads(event) for event in events[:-1]]
 
 
 def test_answers_are_those_without_clients(tmp_path):
@@ -192,15 +154,6 @@ def test_bad_lines_do_not_end_the_server(served):
         s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9437184\r\n\r\n")
         assert s.recv(100).startswith(b"HTTP/1.1 413")
     assert ask(served, {"prompt": [1], "max_tokens": 2})[0] == 200
-
-
-def leave_after(port, events, tokens):
-    """A client that closes its connection after the first events of a streamed answer."""
-    with socket.create_connection(("127.0.0.1", port), timeout=240) as s:
-        body, seen = json.dumps({"prompt": [1, 2, 3], "max_tokens": tokens, "stream": True}), b""
-        s.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
-        while seen.count(b"data: ") < events:
-            seen += s.recv(4096)
 
 
 @pytest.mark.parametrize("ahead", ["0", "1"])

@@ -62,6 +62,7 @@ void jm_answers_close(struct jm_answers *a)
 	for (int i = 0; i < a->n; i++) {
 		free(a->answer[i].when);
 		free(a->answer[i].token);
+		free(a->answer[i].prompt);
 	}
 	free(a->answer);
 }

@@ -20,6 +20,7 @@ struct jm_answer {
 	int64_t arrived, first, end; /* when it was meant to arrive; of its first and last token */
 	int64_t *when;		     /* [n_when]: of each piece of the answer */
 	int32_t *token;		     /* [output]; NULL = they are not known */
+	int32_t *prompt;	     /* [input], of a client; NULL = it follows from the number */
 	int n_when;    /* pieces so far; each is one token, unless a server sent several together */
 	int room;      /* of `when` */
 	int preempted; /* how often it gave up its pages */
@@ -38,8 +39,8 @@ struct jm_answers {
 };
 
 /*
- * One more, with room for `output` pieces and, if has_tokens, as many tokens. JM_ENOMEM: nothing is
- * changed. All is freed by jm_answers_close.
+ * One more, with room for `output` pieces and, if has_tokens, as many tokens; its prompt becomes
+ * that of the list. JM_ENOMEM: nothing is changed. All is freed by jm_answers_close.
  */
 int jm_answers_add(
 	struct jm_answers *a, const struct jm_answer *answer, bool has_tokens, struct jm_err *err);

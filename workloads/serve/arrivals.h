@@ -11,7 +11,15 @@
 
 #include "joulemark.h"
 
-enum arrival { ARRIVE_ALL, ARRIVE_SINGLE, ARRIVE_CLOSED, ARRIVE_POISSON, ARRIVE_FILE };
+/* ARRIVE_CLIENTS: when clients of --listen ask, which is no choice of --arrival. */
+enum arrival {
+	ARRIVE_ALL,
+	ARRIVE_SINGLE,
+	ARRIVE_CLOSED,
+	ARRIVE_POISSON,
+	ARRIVE_FILE,
+	ARRIVE_CLIENTS
+};
 
 struct range {
 	int from, to;

@@ -1,42 +1,66 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "listen.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "answer_text.h"
 #include "base/grow.h"
+#include "base/process/quiet_thread.h"
 #include "question_reader.h"
-#include "serve_usage.h"
 #include "vendor/answer_server.h"
 
-#define WAIT_NS	       (JM_SECOND / 5)
-#define STEP_QUESTIONS 32   /* that are read before a step, at most */
-#define LEFT_QUESTIONS 1024 /* that were not taken when the run ends: one of each connection */
-#define STEP_BYTES     ((size_t)1 << 18) /* of them, after which no other is read */
-#define LOOK_NS	       (JM_SECOND / 100) /* between two looks for a long one that is read */
-#define EVENTS	       "text/event-stream"
-#define JSON	       "application/json"
-#define BAD	       400
-#define NOT_FOUND      404
+#define LOOK_NS		(JM_SECOND / 10)  /* between two looks for clients that have left */
+#define LONG_NS		(JM_SECOND / 100) /* and for a long question that is read */
+#define ROUND_QUESTIONS 32   /* that are read before the next tokens are sent, at most */
+#define LEFT_QUESTIONS	1024 /* that were not taken when the run ends: one of each connection */
+#define ROUND_BYTES	((size_t)1 << 18) /* of them, after which no other is read */
+#define END_MS		500		  /* in which a replica ends that was killed */
+#define EVENTS		"text/event-stream"
+#define JSON		"application/json"
+#define BAD		400
+#define NOT_FOUND	404
+#define UNAVAILABLE	503
 
-/* A request and its client. */
+/* A client, by the place of its request. */
 struct heard {
-	struct jm_asked *asked; /* NULL = it is answered, or the client is gone */
-	struct jm_ask ask;
+	struct jm_asked *asked; /* NULL = it is gone */
 	struct jm_answer_text text;
+	bool stream, usage;
+	int number, input, output;
+	int told; /* tokens */
 };
 
 struct jm_listener {
+	const struct serve *serve; /* of which nothing changes meanwhile */
+	struct jm_request_queue *queue;
+	struct jm_desk *desk;
 	struct jm_answer_server *server;
 	struct jm_question_reader *reader;
-	struct heard *heard; /* [answers] */
-	int n, cap;
-	int *open; /* [n_open]: the numbers of those that are not answered */
-	int n_open, cap_open;
+	pthread_t thread;
+	bool is_started;
+	_Atomic bool is_ending;
+	/* of the thread: */
+	bool is_closed; /* no request is handed out any more */
+	struct heard heard[JM_DESK_PLACES];
+	int open[JM_DESK_PLACES], n_open; /* places that are not free */
+	int free[JM_DESK_PLACES], n_free;
+	struct jm_answers unserved;	   /* requests that were offered, but to no replica */
+	int *failed, n_failed, cap_failed; /* that a replica has answered, but their client left */
 };
+
+/* SIGTERM, by which a parent ends the listening rank, also because another one has failed. */
+static _Atomic bool must_end;
+
+static void on_end(int number)
+{
+	(void)number;
+	must_end = true;
+}
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
@@ -53,11 +77,15 @@ static bool reply(struct jm_asked *asked, int status, json_t *value)
 	return good;
 }
 
+static json_t *error_json(int status, const char *why)
+{
+	return json_pack("{s:{s:s, s:s}}", "error", "message", why, "type",
+		status < 500 ? "invalid_request_error" : "server_error");
+}
+
 static void refuse(struct jm_asked *asked, int status, const char *why)
 {
-	reply(asked, status,
-		json_pack("{s:{s:s, s:s}}", "error", "message", why, "type",
-			"invalid_request_error"));
+	reply(asked, status, error_json(status, why));
 	jm_asked_end(asked);
 }
 
@@ -72,263 +100,368 @@ static bool send_event(struct jm_asked *asked, json_t *value)
 	return good;
 }
 
-static json_t *answer_json(const struct serve *s, int number, json_t *choices)
+static json_t *answer_json(const struct jm_listener *l, const struct heard *h, json_t *choices)
 {
 	char id[32];
 
-	snprintf(id, sizeof(id), "cmpl-%d", number);
+	snprintf(id, sizeof(id), "cmpl-%d", h->number);
 	return json_pack("{s:s, s:s, s:I, s:s, s:o}", "id", id, "object", "text_completion",
-		"created", (json_int_t)time(NULL), "model", s->model_name, "choices", choices);
+		"created", (json_int_t)time(NULL), "model", l->serve->model_name, "choices",
+		choices);
 }
 
-/* Tokens from number `from` on, and the text that is complete with them. */
-static json_t *choice(
-	const struct serve *s, const struct jm_answer *a, struct jm_answer_text *text, int from)
+/* Tokens from those that were told to number n, and the text that is complete with them. */
+static json_t *choice(const struct jm_listener *l, struct heard *h, const int32_t *token, int n)
 {
 	json_t *ids = json_array();
-	bool is_last = a->n_when == a->output;
+	bool is_last = n == h->output;
 
-	for (int i = from; i < a->n_when; i++)
-		json_array_append_new(ids, json_integer(a->token[i]));
+	for (; h->told < n; h->told++)
+		json_array_append_new(ids, json_integer(token[h->told]));
 	return json_pack("[{s:i, s:o, s:o, s:n, s:s?}]", "index", 0, "text",
-		jm_answer_text_next(text, s->prompts.tokenizer, a->token, a->n_when, is_last),
+		jm_answer_text_next(&h->text, l->serve->prompts.tokenizer, token, n, is_last),
 		"token_ids", ids, "logprobs", "finish_reason", is_last ? "length" : NULL);
 }
 
-static json_t *usage(const struct jm_answer *a)
+static json_t *usage(const struct heard *h)
 {
-	return json_pack("{s:i, s:i, s:i}", "prompt_tokens", a->input, "completion_tokens",
-		a->output, "total_tokens", a->input + a->output);
+	return json_pack("{s:i, s:i, s:i}", "prompt_tokens", h->input, "completion_tokens",
+		h->output, "total_tokens", h->input + h->output);
 }
 
-static bool tell_streamed(struct serve *s, int number, struct heard *h)
+static bool tell_streamed(const struct jm_listener *l, struct heard *h, const int32_t *token, int n)
 {
-	const struct jm_answer *a = &s->load.answers.answer[number];
-	bool good =
-		send_event(h->asked, answer_json(s, number, choice(s, a, &h->text, a->n_when - 1)));
+	bool is_last = h->told < n && n == h->output, good = true;
 
-	if (a->n_when < a->output)
+	while (good && h->told < n)
+		good = send_event(h->asked, answer_json(l, h, choice(l, h, token, h->told + 1)));
+	if (!is_last)
 		return good;
-	if (h->ask.usage) {
-		json_t *last = answer_json(s, number, json_array());
+	if (h->usage) {
+		json_t *last = answer_json(l, h, json_array());
 
-		json_object_set_new(last, "usage", usage(a));
+		json_object_set_new(last, "usage", usage(h));
 		good = send_event(h->asked, last) && good;
 	}
 	return jm_asked_write(h->asked, "data: [DONE]\n\n", 14) && good;
 }
 
-static bool tell_whole(struct serve *s, int number, struct heard *h)
+static bool tell_whole(const struct jm_listener *l, struct heard *h, const int32_t *token, int n)
 {
-	const struct jm_answer *a = &s->load.answers.answer[number];
 	json_t *whole;
 
-	if (a->n_when < a->output)
+	if (n < h->output)
 		return true;
-	whole = answer_json(s, number, choice(s, a, &h->text, 0));
-	json_object_set_new(whole, "usage", usage(a));
+	whole = answer_json(l, h, choice(l, h, token, n));
+	json_object_set_new(whole, "usage", usage(h));
 	return reply(h->asked, 200, whole);
 }
 
-/* What is needed only to compute an answer, or to repeat it. */
-static void free_arrays(struct jm_ask *ask, struct jm_answer *a)
-{
-	size_t n = a->n_when ? (size_t)a->n_when : 1;
-	int64_t *when = realloc(a->when, n * sizeof(*when));
-
-	if (when) {
-		a->when = when;
-		a->room = (int)n;
-	}
-	free(a->token);
-	a->token = NULL;
-	free(ask->token);
-	ask->token = NULL;
-}
-
 /* Its client does not get the answer, or not all of it. */
-static void cancel(struct serve *s, int number)
+static void give_up(struct jm_listener *l, int place)
 {
-	struct heard *h = &s->listener->heard[number];
-	struct jm_answer *a = &s->load.answers.answer[number];
-
-	jm_asked_end(h->asked);
-	h->asked = NULL;
-	jm_scheduler_cancel(s->scheduler, number);
-	a->state = JM_ANSWER_FAILED;
-	a->end = jm_clock_now(s->work->sleeper->clock);
-	free_arrays(&h->ask, a);
+	jm_asked_end(l->heard[place].asked);
+	l->heard[place].asked = NULL;
+	jm_desk_cancel(l->desk, place);
 }
 
-void jm_listen_tell(struct serve *s, int number)
+/* The replica has answered it: it counts as failed nevertheless. Without memory it counts as
+ * done. */
+static void note_failed(struct jm_listener *l, int number)
 {
-	struct heard *h = &s->listener->heard[number];
-	const struct jm_answer *a = &s->load.answers.answer[number];
+	int *more = l->n_failed < l->cap_failed ? l->failed
+						: jm_grow(l->failed, &l->cap_failed, sizeof(*more));
 
-	if (!h->asked)
+	if (!more)
 		return;
-	if (!(h->ask.stream ? tell_streamed : tell_whole)(s, number, h)) {
-		cancel(s, number);
-	} else if (a->n_when == a->output) {
+	l->failed = more;
+	l->failed[l->n_failed++] = number;
+}
+
+/* Sends what there is of the answer; false: the place is free now. */
+static bool attend(struct jm_listener *l, int place)
+{
+	struct heard *h = &l->heard[place];
+	bool is_over = jm_desk_is_over(l->desk, place);
+	int n;
+	const int32_t *token = jm_desk_answer(l->desk, place, &n);
+
+	if (h->asked && jm_asked_is_gone(h->asked))
+		give_up(l, place);
+	if (h->asked && !(h->stream ? tell_streamed : tell_whole)(l, h, token, n))
+		give_up(l, place);
+	if (!is_over)
+		return true;
+	if (h->asked)
 		jm_asked_end(h->asked);
-		h->asked = NULL;
+	else if (n == h->output)
+		note_failed(l, h->number);
+	h->asked = NULL;
+	jm_desk_free(l->desk, place);
+	l->free[l->n_free++] = place;
+	return false;
+}
+
+static void attend_all(struct jm_listener *l)
+{
+	int n = 0;
+
+	for (int i = 0; i < l->n_open; i++)
+		if (attend(l, l->open[i]))
+			l->open[n++] = l->open[i];
+	l->n_open = n;
+}
+
+/* ---- answers that end early ------------------------------------------------------------------ */
+
+/* The first replica that has; 0 = none, as this process has not. */
+static int first_ended(const struct jm_listener *l)
+{
+	for (int r = 1; r < l->queue->world; r++)
+		if (jm_queue_has_ended(l->queue, r))
+			return r;
+	return 0;
+}
+
+/* A process that is killed ends some time after its files are closed, which its parent sees. */
+static void await_ended(const struct jm_listener *l)
+{
+	const struct timespec nap = {.tv_nsec = JM_MILLISECOND};
+
+	for (int i = 0; i < END_MS && l->queue->world > 1 && !first_ended(l); i++)
+		nanosleep(&nap, NULL);
+}
+
+/* rank: that computed it; -1 = none did. */
+static void explain(const struct jm_listener *l, int rank, char *out, size_t size)
+{
+	int ended = first_ended(l);
+
+	if (rank > 0 && jm_queue_has_ended(l->queue, rank))
+		snprintf(out, size,
+			"Replica %d, which computed this answer, has ended before it was complete, "
+			"and so does the server.",
+			rank);
+	else if (ended)
+		snprintf(out, size,
+			"Replica %d of this server has ended, and so does the server, before this "
+			"answer was complete.",
+			ended);
+	else
+		snprintf(out, size, "The server ends before this answer is complete.");
+}
+
+static void end_early(const struct jm_listener *l, struct jm_asked *asked, bool streams, int rank)
+{
+	char why[160];
+
+	explain(l, rank, why, sizeof(why));
+	if (!streams) {
+		refuse(asked, UNAVAILABLE, why);
+		return;
 	}
+	send_event(asked, error_json(UNAVAILABLE, why));
+	jm_asked_break(asked);
+	jm_asked_end(asked);
 }
 
 /* ---- questions ------------------------------------------------------------------------------- */
 
-static int make_room(struct jm_listener *l, struct jm_err *err)
+/* One of which no time of a token is kept. */
+static bool append(struct jm_answers *a, const struct jm_answer *one)
 {
-	struct heard *more = l->n < l->cap ? l->heard : jm_grow(l->heard, &l->cap, sizeof(*more));
-	int *open =
-		l->n_open < l->cap_open ? l->open : jm_grow(l->open, &l->cap_open, sizeof(*open));
+	struct jm_answer *more =
+		a->n < a->cap ? a->answer : jm_grow(a->answer, &a->cap, sizeof(*more));
 
-	l->heard = more ? more : l->heard;
-	l->open = open ? open : l->open;
-	return more && open ? 0 : jm_err_set(err, JM_ENOMEM, "Out of memory for the requests.");
+	if (!more)
+		return false;
+	a->answer = more;
+	a->answer[a->n++] = *one;
+	return true;
 }
 
-/* The request joins the others. JM_EUSAGE, JM_ERANGE: it cannot be served, which its client is
- * told. */
-static int add(struct serve *s, const struct jm_ask *ask, int64_t arrived, struct jm_err *err)
+/* No replica sees it, but it was offered. Without memory it is not counted. */
+static void note_unserved(struct jm_listener *l, const struct jm_question *q)
 {
-	struct jm_answer a = {.number = s->load.answers.n,
-		.input = ask->n,
-		.output = ask->output,
-		.arrived = arrived};
-	int number, code = make_room(s->listener, err);
+	bool is_gone = jm_asked_is_gone(q->asked);
+	const struct jm_answer a = {.input = q->ask.n,
+		.output = q->ask.output,
+		.arrived = q->asked->t_ns,
+		.state = is_gone ? JM_ANSWER_FAILED : JM_ANSWER_OPEN,
+		.end = is_gone ? jm_clock_now(jm_clock_real()) : 0};
 
-	if (!code)
-		code = jm_scheduler_add(s->scheduler, a.input, a.output, &number, err);
-	return code ? code : jm_answers_add(&s->load.answers, &a, true, err);
+	append(&l->unserved, &a);
 }
 
-static int add_question(struct serve *s, struct jm_question *q, struct jm_err *err)
+static void hand_out(struct jm_listener *l, const struct jm_question *q)
 {
-	struct jm_listener *l = s->listener;
-	int code = q->why.code ? q->why.code : add(s, &q->ask, q->asked->t_ns, &q->why);
+	int place = l->free[--l->n_free];
 
-	if (code) {
-		refuse(q->asked, BAD, q->why.text);
-		jm_ask_close(&q->ask);
-		return code == JM_ENOMEM ? jm_err_set(err, code, "%s", q->why.text) : 0;
-	}
 	if (q->ask.stream)
 		jm_asked_begin(q->asked, 200, EVENTS);
-	l->open[l->n_open++] = l->n;
-	l->heard[l->n++] = (struct heard){.asked = q->asked, .ask = q->ask};
-	return 0;
+	l->open[l->n_open++] = place;
+	jm_desk_put(l->desk, place, &q->ask, q->asked->t_ns);
+	l->heard[place] = (struct heard){.asked = q->asked,
+		.stream = q->ask.stream,
+		.usage = q->ask.usage,
+		.input = q->ask.n,
+		.output = q->ask.output,
+		.number = jm_queue_add(l->queue, place)};
 }
 
-/* Adds to *bytes what it reads of the question. */
-static int take_completion(
-	struct serve *s, struct jm_asked *asked, size_t *bytes, struct jm_err *err)
+/* One that was not read is taken without its tokens: its client has left, or the run has ended. */
+static void add_question(struct jm_listener *l, struct jm_question *q)
 {
+	int code = q->why.code;
+
+	if (!code && q->ask.token)
+		code = jm_scheduler_check(&l->serve->limits, q->ask.n, q->ask.output, &q->why);
+	if (code) {
+		refuse(q->asked, code == JM_ENOMEM ? UNAVAILABLE : BAD, q->why.text);
+	} else if (l->is_closed || !q->ask.token) {
+		note_unserved(l, q);
+		end_early(l, q->asked, false, -1);
+	} else if (!l->n_free) {
+		refuse(q->asked, UNAVAILABLE, "Too many requests are under way; ask again later.");
+	} else {
+		hand_out(l, q);
+	}
+	jm_ask_close(&q->ask);
+}
+
+static void take_long(struct jm_listener *l)
+{
+	struct jm_question q;
+
+	while (jm_question_reader_next(l->reader, &q))
+		add_question(l, &q);
+}
+
+/* Returns the bytes that it has read. */
+static size_t take(struct jm_listener *l, struct jm_asked *asked)
+{
+	bool get = !strcmp(asked->method, "GET"), post = !strcmp(asked->method, "POST");
 	struct jm_question q;
 	size_t n = asked->n;
 
-	if (!jm_question_reader_read(s->listener->reader, asked, &q))
-		return 0;
-	*bytes += n;
-	return add_question(s, &q, err);
-}
-
-/* Takes long questions from the reader. One that was not read, because its client has left, becomes
- * a request that drop_gone ends as failed before a step looks at its tokens. */
-static int take_long(struct serve *s, struct jm_err *err)
-{
-	struct jm_question q;
-	int code = 0;
-
-	while (!code && jm_question_reader_next(s->listener->reader, &q))
-		code = add_question(s, &q, err);
-	return code;
-}
-
-static int take(struct serve *s, struct jm_asked *asked, size_t *bytes, struct jm_err *err)
-{
-	bool get = !strcmp(asked->method, "GET"), post = !strcmp(asked->method, "POST");
-
-	if (post && !strcmp(asked->path, "/v1/completions"))
-		return take_completion(s, asked, bytes, err);
+	if (post && !strcmp(asked->path, "/v1/completions")) {
+		if (!jm_question_reader_read(l->reader, asked, &q))
+			return 0;
+		add_question(l, &q);
+		return n;
+	}
 	if (get && !strcmp(asked->path, "/v1/models")) {
 		reply(asked, 200,
 			json_pack("{s:s, s:[{s:s, s:s, s:s}]}", "object", "list", "data", "id",
-				s->model_name, "object", "model", "owned_by", "joulemark"));
+				l->serve->model_name, "object", "model", "owned_by", "joulemark"));
 		jm_asked_end(asked);
 	} else
 		refuse(asked, NOT_FOUND, "There are POST /v1/completions and GET /v1/models.");
 	return 0;
 }
 
-/* Requests whose client is gone end. */
-static void drop_gone(struct serve *s)
+static void take_questions(struct jm_listener *l, int most, size_t most_bytes)
+{
+	struct jm_asked *asked;
+	size_t bytes = 0;
+
+	for (int i = 0; i < most && bytes < most_bytes; i++) {
+		asked = jm_answer_server_next(l->server, 0);
+		if (!asked)
+			break;
+		bytes += take(l, asked);
+	}
+	take_long(l);
+}
+
+/* ---- the thread ------------------------------------------------------------------------------ */
+
+/* A client whose question was answered with a refusal may ask again, so their number is bounded. */
+static void end(struct jm_listener *l)
+{
+	l->is_closed = true;
+	take_questions(l, LEFT_QUESTIONS, SIZE_MAX);
+	jm_question_reader_stop(l->reader);
+	take_long(l);
+	attend_all(l);
+	for (int i = 0; i < l->n_open; i++) {
+		struct heard *h = &l->heard[l->open[i]];
+
+		if (h->asked)
+			end_early(l, h->asked, h->stream,
+				atomic_load(&l->desk->place[l->open[i]].rank));
+		h->asked = NULL;
+	}
+}
+
+/* With that signal's own effect, after clients were told. */
+static void end_process(struct jm_listener *l)
+{
+	jm_answer_server_stop(l->server);
+	signal(SIGTERM, SIG_DFL);
+	kill(getpid(), SIGTERM);
+	for (;;)
+		pause();
+}
+
+static void *listen_to_clients(void *arg)
+{
+	struct jm_listener *l = arg;
+
+	while (!l->is_ending && !must_end) {
+		uint32_t news = jm_desk_news(l->desk);
+		bool more;
+
+		take_questions(l, ROUND_QUESTIONS, ROUND_BYTES);
+		attend_all(l);
+		more = jm_question_reader_left(l->reader) > 0;
+		jm_desk_wait(l->desk, news, more ? LONG_NS : LOOK_NS);
+	}
+	if (must_end)
+		await_ended(l);
+	end(l);
+	if (must_end)
+		end_process(l);
+	return NULL;
+}
+
+static void on_question(void *arg)
+{
+	struct jm_listener *l = arg;
+
+	jm_desk_tell(l->desk);
+}
+
+void jm_listen_finish(struct serve *s)
 {
 	struct jm_listener *l = s->listener;
-	int n = 0;
 
-	for (int i = 0; i < l->n_open; i++) {
-		int number = l->open[i];
+	if (!l || !l->is_started)
+		return;
+	l->is_ending = true;
+	jm_desk_tell(l->desk);
+	pthread_join(l->thread, NULL);
+	l->is_started = false;
+	signal(SIGTERM, SIG_DFL);
+	if (must_end) /* it came when the thread looked no more */
+		raise(SIGTERM);
+}
 
-		if (l->heard[number].asked && jm_asked_is_gone(l->heard[number].asked))
-			cancel(s, number);
-		if (l->heard[number].asked)
-			l->open[n++] = number;
+int jm_listen_gather(struct serve *s, struct jm_err *err)
+{
+	const struct jm_listener *l = s->listener;
+	struct jm_answers *all = &s->gathered;
+
+	for (int i = 0; l && i < l->unserved.n; i++) {
+		struct jm_answer a = l->unserved.answer[i];
+
+		a.number = all->n;
+		if (!append(all, &a))
+			return jm_err_set(err, JM_ENOMEM, "Out of memory for the requests.");
 	}
-	l->n_open = n;
-}
-
-/* For the first question. */
-static int64_t wait_ns(const struct serve *s)
-{
-	if (jm_serve_under_way(s))
-		return 0;
-	return jm_question_reader_left(s->listener->reader) ? LOOK_NS : WAIT_NS;
-}
-
-int jm_listen_arrivals(struct serve *s, struct jm_err *err)
-{
-	int64_t until = jm_clock_now(s->work->sleeper->clock) + wait_ns(s);
-	struct jm_asked *asked;
-	size_t bytes = 0;
-	int code = 0;
-
-	for (int i = 0; i < STEP_QUESTIONS && bytes < STEP_BYTES && !code; i++) {
-		asked = jm_answer_server_next(s->listener->server, until);
-		if (!asked)
-			break;
-		code = take(s, asked, &bytes, err);
-		until = 0; /* those that are there already */
-	}
-	if (!code)
-		code = take_long(s, err);
-	drop_gone(s);
-	return code;
-}
-
-int jm_listen_finish(struct serve *s, struct jm_err *err)
-{
-	struct jm_asked *asked;
-	size_t bytes = 0;
-	int code = 0;
-
-	/* a client whose question was answered with a refusal may ask again */
-	for (int i = 0; i < LEFT_QUESTIONS && !code; i++) {
-		asked = jm_answer_server_next(s->listener->server, 0);
-		if (!asked)
-			break;
-		code = take(s, asked, &bytes, err);
-	}
-	jm_question_reader_stop(s->listener->reader);
-	if (!code)
-		code = take_long(s, err);
-	drop_gone(s);
-	return code;
-}
-
-const struct jm_ask *jm_listen_ask(const struct serve *s, int number)
-{
-	return &s->listener->heard[number].ask;
+	for (int i = 0; l && i < l->n_failed; i++)
+		all->answer[l->failed[i]].state = JM_ANSWER_FAILED;
+	return 0;
 }
 
 /* ---- open and close -------------------------------------------------------------------------- */
@@ -359,7 +492,7 @@ int jm_listen_check(const char *text, struct jm_err *err)
 }
 
 /* Clients say what they ask for, and ask when they like. */
-static int refuse_own_requests(const struct jm_values *options, struct jm_err *err)
+int jm_listen_check_others(const struct jm_values *options, struct jm_err *err)
 {
 	static const char *const names[] = {
 		"arrival", "rate", "lengths", "requests", "input-tokens", "output-tokens", "phase"};
@@ -373,23 +506,40 @@ static int refuse_own_requests(const struct jm_values *options, struct jm_err *e
 	return 0;
 }
 
-int jm_listen_open(struct serve *s, struct jm_err *err)
+static int start(struct jm_listener *l, const struct serve *s, int *port, struct jm_err *err)
 {
+	struct sigaction ends = {.sa_handler = on_end, .sa_flags = SA_RESTART};
 	char address[64];
-	int port, code = split(s->listen, address, sizeof(address), &port, err);
+	int code = split(s->listen, address, sizeof(address), port, err);
 
 	if (!code)
-		code = refuse_own_requests(s->work->options, err);
+		code = jm_question_reader_new(&s->source, &s->rule, s->prompts.tokenizer,
+			jm_dim(&s->dims, "context"), &l->reader, err);
+	if (!code)
+		code = jm_answer_server_start(address, *port, &l->server, port, err);
 	if (code)
 		return code;
-	s->listener = calloc(1, sizeof(*s->listener));
-	if (!s->listener)
+	jm_answer_server_notify(l->server, on_question, l);
+	must_end = false;
+	sigaction(SIGTERM, &ends, NULL);
+	l->is_started = !jm_quiet_thread(&l->thread, listen_to_clients, l);
+	return l->is_started ? 0 : jm_err_set(err, JM_ENOMEM, "Cannot start a thread.");
+}
+
+int jm_listen_open(struct serve *s, struct jm_err *err)
+{
+	struct jm_listener *l = calloc(1, sizeof(*l));
+	int port, code;
+
+	if (!l)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a server.");
-	s->load.answers.timed = true; /* the window is that of their arrivals */
-	code = jm_question_reader_new(&s->source, &s->rule, s->prompts.tokenizer,
-		jm_dim(&s->dims, "context"), &s->listener->reader, err);
-	if (!code)
-		code = jm_answer_server_start(address, port, &s->listener->server, &port, err);
+	s->listener = l;
+	l->serve = s;
+	l->queue = &s->queue;
+	l->desk = &s->queue.desk;
+	for (int i = 0; i < JM_DESK_PLACES; i++)
+		l->free[l->n_free++] = JM_DESK_PLACES - 1 - i;
+	code = start(l, s, &port, err);
 	if (!code)
 		jm_log(s->work->ctx, JM_INFO,
 			"Requests are taken at http://%.*s:%d/v1/completions.",
@@ -403,15 +553,11 @@ void jm_listen_close(struct serve *s)
 
 	if (!l)
 		return;
+	jm_listen_finish(s);
 	jm_question_reader_free(l->reader);
-	for (int i = 0; i < l->n; i++) {
-		if (l->heard[i].asked)
-			jm_asked_end(l->heard[i].asked);
-		jm_ask_close(&l->heard[i].ask);
-	}
 	jm_answer_server_stop(l->server);
-	free(l->heard);
-	free(l->open);
+	jm_answers_close(&l->unserved);
+	free(l->failed);
 	free(l);
 	s->listener = NULL;
 }

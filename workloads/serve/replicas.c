@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/text/json.h"
+#include "listen.h"
 #include "serve_step.h"
 #include "simulated_steps.h"
 #include "workloads/parts/memory.h"
@@ -17,17 +18,18 @@ int jm_replicas_check(struct serve *s, struct jm_err *err)
 	const struct jm_work *work = s->work;
 
 	s->load.replicas = jm_work_world(work);
-	s->all = work->world > 1 ? &s->gathered : &s->load.answers;
+	s->all = work->world > 1 || s->listen ? &s->gathered : &s->load.answers;
+	if (s->listen) {
+		s->load.arrivals.kind = ARRIVE_CLIENTS;
+		s->load.answers.timed = true; /* the window is that of their arrivals */
+	}
 	if (work->world < 2)
 		return 0;
 	if (work->meet)
 		return jm_err_set(err, JM_ENOSUP,
 			"Replicas take requests from one queue in the memory of their host, so "
-			"that all must be ranks of one call: use --launcher local.");
-	if (s->listen)
-		return jm_err_set(err, JM_EUSAGE,
-			"Clients of --listen are answered by one rank; omit --ranks, or start one "
-			"server for each device.");
+			"that all must be ranks of one call on one host: use --launcher local, and "
+			"on several hosts start one run on each.");
 	if (!isnan(jm_values_number(work->options, "hold-power")))
 		return jm_err_set(err, JM_EUSAGE,
 			"--hold-power pauses between the steps of one rank; omit it or --ranks.");
@@ -36,12 +38,13 @@ int jm_replicas_check(struct serve *s, struct jm_err *err)
 
 int jm_replicas_open(struct serve *s, struct jm_err *err)
 {
-	int code;
+	bool several = jm_work_world(s->work) > 1;
+	int64_t context = s->listen ? jm_dim(&s->dims, "context") : 0;
+	int code = several ? jm_gang_open(&s->gang, s->work, &s->device, NULL, err) : 0;
 
-	if (s->work->world < 2)
-		return 0;
-	code = jm_gang_open(&s->gang, s->work, &s->device, NULL, err);
-	return code ? code : jm_queue_open(&s->queue, s->work, &s->load, err);
+	if (code || (!several && !s->listen))
+		return code;
+	return jm_queue_open(&s->queue, s->work, &s->load, context, err);
 }
 
 void jm_replicas_close(struct serve *s)
@@ -49,6 +52,8 @@ void jm_replicas_close(struct serve *s)
 	jm_queue_close(&s->queue);
 	jm_gang_close(&s->gang);
 	jm_answers_close(&s->gathered);
+	free(s->clients.at);
+	free(s->clients.open);
 	free(s->share);
 }
 
@@ -63,7 +68,7 @@ static int sharers(const struct serve *s)
 	return n ? n : 1;
 }
 
-static int meet(struct serve *s, struct jm_err *err)
+int jm_replicas_meet(struct serve *s, struct jm_err *err)
 {
 	double nothing = 0;
 
@@ -77,7 +82,7 @@ int jm_replicas_memory(struct serve *s, size_t *ret, struct jm_err *err)
 		return 0;
 	}
 	*ret = jm_fit_memory(s->work->ctx, &s->device) / (size_t)sharers(s);
-	return s->queue.shared ? meet(s, err) : 0;
+	return jm_replicas_meet(s, err);
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
@@ -91,7 +96,7 @@ static int end_phase(struct serve *s, struct jm_err *err)
 	s->ended_ns = jm_clock_now(s->work->sleeper->clock);
 	code = jm_serve_finish(s, &step, err);
 	s->awaited_more = false;
-	return code ? code : meet(s, err);
+	return code ? code : jm_replicas_meet(s, err);
 }
 
 int jm_replicas_agree(struct serve *s, bool *more, struct jm_err *err)
@@ -112,14 +117,14 @@ int jm_replicas_agree(struct serve *s, bool *more, struct jm_err *err)
 
 int jm_replicas_restart(struct serve *s, struct jm_err *err)
 {
-	int code = s->queue.shared ? meet(s, err) : 0;
+	int code = s->queue.shared ? jm_replicas_meet(s, err) : 0;
 
 	if (code || !s->queue.shared)
 		return code;
 	if (!s->work->rank)
 		jm_queue_reset(&s->queue);
 	jm_queue_restart(&s->queue);
-	return meet(s, err);
+	return jm_replicas_meet(s, err);
 }
 
 static bool is_over(void *state, double allowed)
@@ -150,10 +155,27 @@ double jm_replicas_uncredited(struct serve *s)
 /* What one rank sends of its requests: these arrays, one after the other. */
 struct parcel {
 	int64_t n, n_when, n_token; /* n_token: 0, unless tokens are asked for */
-	struct jm_answer *answer;   /* [n]; their pointers mean nothing */
+	struct jm_answer *answer;   /* [n]; their pointers say whether there is something */
 	int64_t *when;		    /* [n_when], of all its requests */
-	int32_t *token;		    /* [n_token] */
+	int32_t *token;		    /* [n_token]: of prompts of clients, and of answers */
 };
+
+/* Tokens of a request in a parcel. */
+static int64_t sent_tokens(const struct serve *s, const struct jm_answer *one)
+{
+	if (!s->answers_file || one->state != JM_ANSWER_DONE)
+		return 0;
+	return one->output + (int64_t)(one->prompt ? one->input : 0);
+}
+
+/* Copies them; returns where the next request's are. */
+static const int32_t *copy_tokens(int32_t **to, const int32_t *from, int n)
+{
+	*to = calloc((size_t)n, sizeof(**to));
+	if (*to)
+		memcpy(*to, from, (size_t)n * sizeof(**to));
+	return from + n;
+}
 
 static int allocate(struct parcel *p, struct jm_err *err)
 {
@@ -181,7 +203,7 @@ static int pack(const struct serve *s, struct parcel *p, struct jm_err *err)
 	*p = (struct parcel){.n = a->n};
 	for (int i = 0; i < a->n; i++) {
 		p->n_when += a->answer[i].n_when;
-		p->n_token += s->answers_file ? a->answer[i].output : 0;
+		p->n_token += sent_tokens(s, &a->answer[i]);
 	}
 	code = allocate(p, err);
 	for (int i = 0; i < a->n && !code; i++) {
@@ -190,8 +212,12 @@ static int pack(const struct serve *s, struct parcel *p, struct jm_err *err)
 		p->answer[i] = *one;
 		memcpy(p->when + when, one->when, (size_t)one->n_when * sizeof(*p->when));
 		when += one->n_when;
-		if (!s->answers_file)
+		if (!sent_tokens(s, one))
 			continue;
+		if (one->prompt)
+			memcpy(p->token + token, one->prompt,
+				(size_t)one->input * sizeof(*p->token));
+		token += one->prompt ? one->input : 0;
 		memcpy(p->token + token, one->token, (size_t)one->output * sizeof(*p->token));
 		token += one->output;
 	}
@@ -231,39 +257,59 @@ static int move(const struct serve *s, int other, struct parcel *p, struct jm_er
 }
 
 /* The requests of a parcel join those of all, at the index of their number. */
+static int unpack_one(struct serve *s, const struct jm_answer *one, const int64_t *when,
+	const int32_t **token, struct jm_err *err)
+{
+	bool has_tokens = sent_tokens(s, one) > 0, has_prompt = has_tokens && one->prompt;
+	struct jm_answer *to;
+
+	if (one->number < 0 || one->number >= s->gathered.n)
+		return jm_err_set(err, JM_EFORMAT,
+			"Request %d is none of the %d of all ranks, which is an error of this "
+			"program.",
+			one->number, s->gathered.n);
+	to = &s->gathered.answer[one->number];
+	if (to->when)
+		return jm_err_set(err, JM_EFORMAT,
+			"Request %d was taken by two ranks, which is an error of this program.",
+			one->number);
+	*to = *one;
+	to->room = one->n_when;
+	to->token = to->prompt = NULL;
+	to->when = calloc((size_t)one->n_when + 1, sizeof(*when));
+	if (has_prompt)
+		*token = copy_tokens(&to->prompt, *token, one->input);
+	if (has_tokens)
+		*token = copy_tokens(&to->token, *token, one->output);
+	if (!to->when || (has_tokens && !to->token) || (has_prompt && !to->prompt))
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the requests.");
+	memcpy(to->when, when, (size_t)one->n_when * sizeof(*when));
+	return 0;
+}
+
 static int unpack(struct serve *s, const struct parcel *p, struct jm_err *err)
 {
 	const int64_t *when = p->when;
 	const int32_t *token = p->token;
+	int code = 0;
 
-	for (int64_t i = 0; i < p->n; i++) {
-		const struct jm_answer *one = &p->answer[i];
-		struct jm_answer *to;
-
-		if (one->number < 0 || one->number >= s->gathered.n)
-			return jm_err_set(err, JM_EFORMAT,
-				"Request %d is none of the %d of all ranks, which is an error of "
-				"this program.",
-				one->number, s->gathered.n);
-		to = &s->gathered.answer[one->number];
-		if (to->when)
-			return jm_err_set(err, JM_EFORMAT,
-				"Request %d was taken by two ranks, which is an error of this "
-				"program.",
-				one->number);
-		*to = *one;
-		to->room = one->n_when;
-		to->when = calloc((size_t)one->n_when + 1, sizeof(*when));
-		to->token = p->n_token ? calloc((size_t)one->output, sizeof(*token)) : NULL;
-		if (!to->when || (p->n_token && !to->token))
-			return jm_err_set(err, JM_ENOMEM, "Out of memory for the requests.");
-		memcpy(to->when, when, (size_t)one->n_when * sizeof(*when));
-		when += one->n_when;
-		if (p->n_token)
-			memcpy(to->token, token, (size_t)one->output * sizeof(*token));
-		token += p->n_token ? one->output : 0;
+	for (int64_t i = 0; i < p->n && !code; i++) {
+		code = unpack_one(s, &p->answer[i], when, &token, err);
+		when += p->answer[i].n_when;
 	}
-	return 0;
+	return code;
+}
+
+/* A request that no replica has taken. */
+static struct jm_answer waiting(struct serve *s, int number)
+{
+	struct jm_answer a = jm_queue_request(&s->queue, number);
+
+	if (s->listen && atomic_load(&s->queue.desk.place[s->queue.place].is_cancelled)) {
+		a.state = JM_ANSWER_FAILED;
+		a.end = jm_clock_now(s->work->sleeper->clock);
+	}
+	return a;
 }
 
 /* Room for all requests; those that still wait in the queue are no rank's. */
@@ -274,7 +320,7 @@ static int make_room(struct serve *s, struct jm_err *err)
 
 	n = n > taken ? n : taken;
 	*a = s->load.answers;
-	a->running *= s->work->world;
+	a->running *= jm_work_world(s->work);
 	a->n = a->cap = n;
 	a->answer = calloc((size_t)n + 1, sizeof(*a->answer));
 	if (!a->answer) {
@@ -282,7 +328,7 @@ static int make_room(struct serve *s, struct jm_err *err)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the requests of all ranks.");
 	}
 	for (int i = taken; i < n; i++)
-		a->answer[i] = jm_queue_request(&s->queue, i);
+		a->answer[i] = waiting(s, i);
 	return 0;
 }
 
@@ -314,7 +360,7 @@ static int gather_answers(struct serve *s, struct jm_err *err)
 		code = make_room(s, err);
 	if (!code)
 		code = unpack(s, &own, err);
-	for (int r = 1; r < s->work->world && !code; r++) {
+	for (int r = 1; r < jm_work_world(s->work) && !code; r++) {
 		code = move(s, r, &other, err);
 		if (!code)
 			code = unpack(s, &other, err);
@@ -329,7 +375,7 @@ static int gather_answers(struct serve *s, struct jm_err *err)
 static int gather_trial(void *state, struct jm_err *err)
 {
 	struct serve *s = state;
-	int code = meet(s, err);
+	int code = jm_replicas_meet(s, err);
 
 	s->ended_ns = jm_clock_now(s->work->sleeper->clock);
 	return code ? code : gather_answers(s, err);
@@ -404,8 +450,10 @@ int jm_replicas_gather(struct serve *s, struct jm_err *err)
 
 	if (!s->queue.shared)
 		return 0;
-	code = gather_shares(s, err);
+	code = jm_work_world(s->work) > 1 ? gather_shares(s, err) : 0;
 	if (!code)
 		code = sum_usage(s, err);
-	return code ? code : gather_answers(s, err);
+	if (!code)
+		code = gather_answers(s, err);
+	return code ? code : jm_listen_gather(s, err);
 }

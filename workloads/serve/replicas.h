@@ -2,7 +2,8 @@
 /*
  * Replicas: the ranks of serve, each with a device, weights and a cache of its own, that answer the
  * requests of one queue (request_queue.h). Steps of one wait for no other: ranks meet only where a
- * phase begins and ends. For one rank alone these functions do nothing.
+ * phase begins and ends. For one rank alone these functions do nothing, but that clients of
+ * --listen have a queue there, too.
  */
 #ifndef JM_REPLICAS_H
 #define JM_REPLICAS_H
@@ -14,6 +15,8 @@
 int jm_replicas_check(struct serve *s, struct jm_err *err);
 /* After the device is open. */
 int jm_replicas_open(struct serve *s, struct jm_err *err);
+/* Waits for all. */
+int jm_replicas_meet(struct serve *s, struct jm_err *err);
 /* Bytes that this one may take of its device, which others may share; 0 = unknown. Asked for before
  * any of them has taken some. */
 int jm_replicas_memory(struct serve *s, size_t *ret, struct jm_err *err);

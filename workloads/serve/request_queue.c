@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "request_queue.h"
 
+#include <errno.h>
 #include <math.h>
-#include <stdatomic.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "comm/comm.h"
 #include "comm/gang_memory.h"
@@ -12,6 +15,7 @@ struct seat {
 	_Atomic bool full; /* when it last looked it had no room for a request that waited */
 	_Atomic int64_t tokens;
 	_Atomic int late_ttft, late_tpot; /* requests, in a trial of --rate max */
+	_Atomic int pid;
 };
 
 /* All zero at first. */
@@ -27,25 +31,51 @@ struct jm_queue_shared {
 	_Atomic uint32_t ends;
 	_Atomic bool lost; /* too many requests of a trial are late */
 	struct seat seat[JM_RANKS_MOST];
+	/* of clients' requests: the place of number n is place[n % JM_DESK_PLACES]; only those of
+	 * numbers that are not taken count, which are no more than there are places */
+	_Atomic int place[JM_DESK_PLACES];
 };
 
+#define DESK_FROM ((sizeof(struct jm_queue_shared) + 65535) / 65536 * 65536) /* whole pages */
+
 int jm_queue_open(struct jm_request_queue *q, const struct jm_work *work, struct jm_load *load,
-	struct jm_err *err)
+	int64_t context, struct jm_err *err)
 {
+	size_t bytes = DESK_FROM + (context ? jm_desk_bytes(context) : 0);
 	void *memory;
-	int code = jm_gang_memory_map(work->gang_fd, sizeof(struct jm_queue_shared), &memory, err);
+	int code = jm_gang_memory_map(work->world > 1 ? work->gang_fd : -1, bytes, &memory, err);
 
 	if (code)
 		return code;
-	*q = (struct jm_request_queue){
-		.shared = memory, .rank = work->rank, .world = work->world, .load = load};
+	*q = (struct jm_request_queue){.shared = memory,
+		.bytes = bytes,
+		.rank = work->rank,
+		.world = jm_work_world(work),
+		.load = load};
+	if (context)
+		q->desk = jm_desk_at((char *)memory + DESK_FROM, context);
+	atomic_store(&q->shared->seat[q->rank].pid, (int)getpid());
 	return 0;
 }
 
 void jm_queue_close(struct jm_request_queue *q)
 {
-	jm_gang_memory_unmap(q->shared, sizeof(*q->shared));
+	jm_gang_memory_unmap(q->shared, q->bytes);
 	q->shared = NULL;
+}
+
+bool jm_queue_has_ended(const struct jm_request_queue *q, int rank)
+{
+	int pid = atomic_load(&q->shared->seat[rank].pid);
+	int fd = pid ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+	struct pollfd ends = {.fd = fd, .events = POLLIN};
+	bool ended = pid && fd < 0 && errno == ESRCH;
+
+	if (fd < 0)
+		return ended;
+	ended = poll(&ends, 1, 0) > 0;
+	close(fd);
+	return ended;
 }
 
 /* ---- arrivals -------------------------------------------------------------------------------- */
@@ -134,16 +164,42 @@ int jm_queue_taken(const struct jm_request_queue *q)
 	return atomic_load(&q->shared->next);
 }
 
+/* Another replica may take it meanwhile, and the listener put another one in its place. */
+static struct jm_answer request_of_client(struct jm_request_queue *q, int number)
+{
+	const struct jm_desk_place *p;
+
+	q->place = atomic_load(&q->shared->place[number % JM_DESK_PLACES]);
+	p = &q->desk.place[q->place];
+	return (struct jm_answer){.number = number,
+		.input = atomic_load(&p->input),
+		.output = atomic_load(&p->output),
+		.arrived = atomic_load(&p->arrived)};
+}
+
 struct jm_answer jm_queue_request(struct jm_request_queue *q, int number)
 {
 	struct jm_arrivals *a = &q->load->arrivals;
 	int64_t arrived = atomic_load(&q->shared->arrived_ns);
 
+	if (a->kind == ARRIVE_CLIENTS)
+		return request_of_client(q, number);
 	if (jm_arrivals_timed(a)) {
 		advance(a, number);
 		arrived = time_of(a, atomic_load(&q->shared->begin_ns));
 	}
 	return jm_load_request(q->load, number, arrived);
+}
+
+int jm_queue_add(struct jm_request_queue *q, int place)
+{
+	struct jm_queue_shared *s = q->shared;
+	int number = atomic_load(&s->arrived);
+
+	atomic_store(&s->place[number % JM_DESK_PLACES], place);
+	atomic_store(&s->arrived, number + 1);
+	jm_gang_memory_wake(&s->news);
+	return number;
 }
 
 bool jm_queue_peek(struct jm_request_queue *q, int64_t now_ns, int under_way, struct jm_answer *ret)
@@ -196,6 +252,8 @@ bool jm_queue_take(struct jm_request_queue *q, int number)
 	if (!atomic_compare_exchange_strong(&q->shared->next, &number, number + 1))
 		return false;
 	atomic_fetch_add(&q->shared->seat[q->rank].under_way, 1);
+	if (q->load->arrivals.kind == ARRIVE_CLIENTS)
+		atomic_store(&q->desk.place[q->place].rank, q->rank);
 	return true;
 }
 

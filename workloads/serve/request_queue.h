@@ -8,18 +8,25 @@
  * Who takes the next request: a replica that has room for it (a free place and free pages), and of
  * these the one with the fewest requests under way; a request never waits while a replica has none.
  * With --arrival closed each replica takes a new one for each that it has answered.
+ *
+ * Requests of clients (--listen) are handed out in the same way, whether there are several replicas
+ * or one; their numbers stand for places of a desk (request_desk.h).
  */
 #ifndef JM_REQUEST_QUEUE_H
 #define JM_REQUEST_QUEUE_H
 
+#include "request_desk.h"
 #include "request_load.h"
 
 struct jm_queue_shared;
 
 struct jm_request_queue {
 	struct jm_queue_shared *shared; /* NULL = there is no queue: one replica alone */
+	size_t bytes;			/* of shared */
 	int rank, world;
 	struct jm_load *load;
+	struct jm_desk desk; /* of clients' requests */
+	int place;	     /* there, of the request that was looked at last */
 	/* timed: of the first request that has not arrived yet; of the first that is not late */
 	struct jm_arrivals seen, late;
 	bool planned;  /* these, and those of the load, have a time */
@@ -28,9 +35,10 @@ struct jm_request_queue {
 };
 
 /* All replicas open it, before any of them takes a request. work: its gang_fd is of the file that
- * they share. load: whose arrivals these are; outlives the queue. */
+ * they share. load: whose arrivals these are; outlives the queue. context: tokens of a request of
+ * clients, at most; 0 = none are. */
 int jm_queue_open(struct jm_request_queue *q, const struct jm_work *work, struct jm_load *load,
-	struct jm_err *err);
+	int64_t context, struct jm_err *err);
 void jm_queue_close(struct jm_request_queue *q); /* takes a zeroed one */
 
 /*
@@ -54,8 +62,12 @@ int64_t jm_queue_next_ns(struct jm_request_queue *q);
 int jm_queue_arrived(struct jm_request_queue *q, int64_t now_ns);
 /* Requests that were taken: numbers below it. */
 int jm_queue_taken(const struct jm_request_queue *q);
-/* The request of that number, which has arrived and is not taken. */
+/* The request of that number, which has arrived and is not taken; `place` becomes its own. */
 struct jm_answer jm_queue_request(struct jm_request_queue *q, int number);
+/* The listener: the request at that place of the desk arrives. Returns its number. */
+int jm_queue_add(struct jm_request_queue *q, int place);
+/* Has the process of that replica ended? */
+bool jm_queue_has_ended(const struct jm_request_queue *q, int rank);
 /* What jm_queue_wait takes, read before the look at the queue that found nothing. */
 uint32_t jm_queue_news(const struct jm_request_queue *q);
 /* Sleeps until there are news, for ns at most. */

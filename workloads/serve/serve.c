@@ -101,7 +101,8 @@ static const struct jm_option options[] = {
 		.check = jm_listen_check,
 		.argument = "ADDRESS:PORT",
 		.help = "take the requests from clients over HTTP (/v1/completions) in place of "
-			"those of --arrival; 127.0.0.1:8000 is for clients on this machine"},
+			"those of --arrival; 127.0.0.1:8000 is for clients on this machine. With "
+			"--ranks one server is before all replicas"},
 	JM_LOAD_OPTIONS(struct serve),
 	NUMBER("step-tokens", step_tokens, 8192, "256",
 		"rows of a step at most: one of each answer under way, the rest for prompts"),
@@ -352,6 +353,8 @@ static int prepare(struct serve *s, struct jm_err *err)
 		code = jm_serve_phase_check(s, err);
 	if (!code)
 		code = jm_replicas_check(s, err);
+	if (!code && s->listen)
+		code = jm_listen_check_others(s->work->options, err);
 	if (!code)
 		code = choose_model(s, err);
 	if (!code)
@@ -377,6 +380,8 @@ static int prepare(struct serve *s, struct jm_err *err)
 	if (!code && !s->simulated)
 		code = make(s, err);
 	if (!code && s->listen)
+		code = jm_replicas_meet(s, err); /* so that clients find all ready */
+	if (!code && s->listen && !s->work->rank)
 		code = jm_listen_open(s, err);
 	if (!code)
 		describe(s);
@@ -498,14 +503,13 @@ static int serve_step(void *state, struct jm_step *ret, struct jm_err *err)
 {
 	struct serve *s = state;
 	int code = jm_serve_step(s, ret, err);
-	bool later;
+	bool several = jm_work_world(s->work) > 1, later = several || s->n_flights;
 
-	later = s->queue.shared || s->n_flights;
 	if (!code && later && !s->owes) {
 		s->owes = true;
 		return 1;
 	}
-	if (!code && s->queue.shared)
+	if (!code && several)
 		ret->items = jm_replicas_uncredited(s);
 	return code;
 }
@@ -520,7 +524,7 @@ static int serve_finish(void *state, struct jm_step *ret, struct jm_err *err)
 	jm_simulated_rest(s);
 	s->owes = false;
 	s->awaited_more = false;
-	if (!code && owed && s->queue.shared)
+	if (!code && owed && jm_work_world(s->work) > 1)
 		ret->items = jm_replicas_uncredited(s);
 	return code ? code : !owed;
 }

@@ -18,6 +18,22 @@
 /* --phase: what steps compute. */
 enum jm_serve_phase { JM_SERVE_BOTH, JM_SERVE_PREFILL, JM_SERVE_DECODE };
 
+/* What a client asked for, beside its answer. */
+struct jm_client_request {
+	int place; /* on the desk; -1 = this replica is done with it */
+	struct jm_rule rule;
+	bool has_seed;
+	uint64_t seed;
+};
+
+/* The requests of clients that this replica has. */
+struct jm_client_requests {
+	struct jm_client_request *at; /* [n], as the answers of the load */
+	int n, cap;
+	int *open; /* [n_open]: numbers of those that have a place */
+	int n_open, cap_open;
+};
+
 /* Sums over the steps that had rows. */
 struct jm_serve_usage {
 	/* of steps; the others by requests, and by the share of the pages that are in use */
@@ -80,13 +96,15 @@ struct serve {
 	struct jm_program *profiled;   /* NULL = none */
 	struct jm_load load;	       /* its answers: [requests of the scheduler] */
 	struct jm_gang gang;	       /* replicas; each is a rank */
-	struct jm_request_queue queue; /* theirs */
-	bool in_phase;		       /* steps of this one are under way: replicas.h */
-	int64_t credited;	       /* rank 0: tokens of all that steps have returned */
-	int64_t ended_ns;	       /* when the latest phase ended */
-	struct jm_answers gathered;    /* rank 0, at the end: requests of all replicas */
-	struct jm_serve_share *share;  /* [world]: of each rank; NULL = one alone */
-	struct jm_answers *all;	       /* the same, or of one rank those of `load` */
+	struct jm_request_queue queue; /* theirs, and that of clients */
+	struct jm_client_requests clients;
+	bool in_phase;	  /* steps of this one are under way: replicas.h */
+	int64_t credited; /* rank 0: tokens of all that steps have returned */
+	int64_t ended_ns; /* when the latest phase ended */
+	/* rank 0, at the end: requests of all replicas, or of clients */
+	struct jm_answers gathered;
+	struct jm_serve_share *share; /* [world]: of each rank; NULL = one alone */
+	struct jm_answers *all;	      /* the same, or of one rank those of `load` */
 	struct jm_serve_usage usage;
 	struct jm_serve_row_flops row_flops[JM_SERVED_SIZES]; /* of each size of a step */
 	struct jm_serve_timed *timed; /* [n_timed], of serve_split.h; NULL = none are kept */
@@ -108,7 +126,7 @@ struct serve {
 	struct jm_rule rule; /* of tokens, unless a client has its own */
 	struct jm_scheduler_limits limits;
 	struct jm_scheduler *scheduler;
-	struct jm_listener *listener; /* of --listen (listen.h); NULL = requests are made here */
+	struct jm_listener *listener; /* rank 0 with --listen (listen.h) */
 	int64_t vocab;
 };
 

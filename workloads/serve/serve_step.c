@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "listen.h"
 #include "serve_phase.h"
 #include "serve_requests.h"
 #include "serve_split.h"
@@ -138,10 +137,10 @@ static int give_tokens(struct serve *s, const struct jm_serve_flight *f, int64_t
 			continue;
 		a->token[f->made[i].token] = s->served.token[i];
 		jm_answers_piece(&s->load.answers, number, now);
-		if (s->listener)
-			jm_listen_tell(s, number);
+		if (s->listen)
+			jm_serve_put_token(s, number, a->token[f->made[i].token]);
 		n++;
-		if (f->made[i].token + 1 < a->output || a->state != JM_ANSWER_OPEN)
+		if (f->made[i].token + 1 < a->output)
 			continue;
 		a->state = JM_ANSWER_DONE;
 		if (s->queue.shared)
@@ -149,6 +148,8 @@ static int give_tokens(struct serve *s, const struct jm_serve_flight *f, int64_t
 	}
 	if (s->queue.shared)
 		jm_queue_add_tokens(&s->queue, n);
+	if (s->listen && n)
+		jm_desk_tell(&s->queue.desk);
 	return n;
 }
 

@@ -150,13 +150,13 @@ static int keep(struct serve *s, struct jm_err *err)
 int jm_serve_verify(void *state, struct jm_err *err)
 {
 	struct serve *s = state;
-	int code = s->listener ? jm_listen_finish(s, err) : 0;
+	int code;
 
+	jm_listen_finish(s);
 	for (int i = 0; i < s->load.answers.n; i++)
 		s->load.answers.answer[i].preempted =
 			jm_scheduler_request(s->scheduler, i)->preempted;
-	if (!code)
-		code = jm_replicas_gather(s, err);
+	code = jm_replicas_gather(s, err);
 	if (!code && !s->work->rank)
 		code = keep(s, err);
 	return code ? code : repeat_and_judge(s, err);

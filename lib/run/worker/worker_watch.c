@@ -30,7 +30,8 @@ static bool has_result(const struct jm__member *m)
 	return jm_record_is_ok(m->record) || jm_record_is_interrupted(m->record);
 }
 
-/* Notes the first rank that failed: the other ranks of the gang would wait for it forever. */
+/* Notes the first rank that failed: the other ranks of the gang would wait for it forever. Rank 0
+ * may have clients to tell before it ends. */
 void jm__note_failure(struct jm__child *c, const struct jm__member *m)
 {
 	bool over = m->ended || m->record || m->error.code;
@@ -41,7 +42,7 @@ void jm__note_failure(struct jm__child *c, const struct jm__member *m)
 	c->kill_ns = real_now() + (m->ended || m->record ? GRACE_NS : CLOSING_NS);
 	for (int r = 0; r < c->world; r++)
 		if (r != c->failed)
-			c->launcher->signal(&c->member[r].rank, SIGKILL, true);
+			c->launcher->signal(&c->member[r].rank, r ? SIGKILL : SIGTERM, r > 0);
 }
 
 void jm__stop_workers(struct jm__child *c, enum jm__stop why)

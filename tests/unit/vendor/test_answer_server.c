@@ -242,6 +242,50 @@ static void an_answer_without_room_is_not_ended_as_if_it_were_whole(void **state
 	jm_answer_server_stop(s);
 }
 
+static void clients_get_what_was_written_before_the_end(void **state)
+{
+	char answer[2000];
+
+	(void)state;
+	for (int i = 0; i < 50; i++) {
+		struct jm_answer_server *s = start();
+		struct jm_asked *asked;
+		int fd = dial();
+
+		ask(fd, "x");
+		asked = next(s);
+		jm_asked_begin(asked, 503, "text/plain");
+		assert_true(jm_asked_write(asked, "why", 3));
+		jm_asked_end(asked);
+		jm_answer_server_stop(s);
+		read_all(fd, answer, sizeof(answer));
+		assert_non_null(strstr(answer, " 503 "));
+		assert_non_null(strstr(answer, "why"));
+	}
+}
+
+static void an_answer_that_is_broken_off_does_not_look_whole(void **state)
+{
+	struct jm_answer_server *s = start();
+	char answer[2000];
+	struct jm_asked *asked;
+	int fd = dial();
+
+	(void)state;
+	ask(fd, "x");
+	asked = next(s);
+	jm_asked_begin(asked, 200, "text/plain");
+	assert_true(jm_asked_write(asked, "part", 4));
+	jm_asked_break(asked);
+	assert_false(jm_asked_write(asked, "more", 4));
+	jm_asked_end(asked);
+	read_all(fd, answer, sizeof(answer));
+	assert_non_null(strstr(answer, "part"));
+	assert_null(strstr(answer, "more"));
+	assert_null(strstr(answer, "\r\n0\r\n")); /* the last chunk */
+	jm_answer_server_stop(s);
+}
+
 /* What the server answers; a minute of silence fails. */
 static void is_refused(int fd)
 {
@@ -362,6 +406,8 @@ int main(void)
 		cmocka_unit_test(notices_a_client_that_left_before_its_answer),
 		cmocka_unit_test(says_when_a_question_came),
 		cmocka_unit_test(an_answer_without_room_is_not_ended_as_if_it_were_whole),
+		cmocka_unit_test(clients_get_what_was_written_before_the_end),
+		cmocka_unit_test(an_answer_that_is_broken_off_does_not_look_whole),
 		cmocka_unit_test(bounds_the_bodies_of_all_clients_together),
 		cmocka_unit_test(leaves_half_of_the_files_to_this_process),
 		cmocka_unit_test(stops_with_questions_under_way),

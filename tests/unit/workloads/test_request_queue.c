@@ -32,7 +32,7 @@ static void open_gang(struct gang *g, int n, const struct jm_load *load)
 
 		g->load[r] = *load;
 		g->load[r].replicas = n;
-		assert_ok(jm_queue_open(&g->queue[r], &work, &g->load[r], &err), err);
+		assert_ok(jm_queue_open(&g->queue[r], &work, &g->load[r], 0, &err), err);
 	}
 }
 
