@@ -4,7 +4,7 @@
  * sensor, by period of the load and measured time: loads of known energy through a sensor like an
  * H100's (refresh 100 ms, power over 25 ms, counter in steps of 100 ms), in simulated time.
  *
- *	energy_bounds [runs per cell [kind or "all" [limit in W, 0 = none]]]
+ *	energy_bounds [runs per cell [kind or "all" [limit in W, 0 = none [power's window in s]]]]
  *	energy_bounds near [rounds [seed]]	power alone, periods near multiples and fractions of
  *						the refresh
  *
@@ -68,7 +68,8 @@ static struct row *row_now; /* NULL = none of these */
 static struct cell one, by_stretch[STRETCHES], by_kind[WAVE_KINDS][STRETCHES];
 static int stretch_now;
 static uint64_t first_seed = 20261122;
-static double limit = 700; /* W, of the device; 0 = no limit is known */
+static double limit = 700;	  /* W, of the device; 0 = no limit is known */
+static double its_window = 0.025; /* s, of the power */
 
 static void note(struct cell *c, double error, double bound, double joules)
 {
@@ -171,6 +172,7 @@ static void measure(const struct sensor *sensor, double shortest, double longest
 
 	wave_reset();
 	wave_setup.limit = limit;
+	wave_setup.window = its_window;
 	wave_setup.gpus = WAVE_GPUS;
 	wave_setup.no_counter = sensor->no_counter;
 	wave_setup.no_power = sensor->no_power;
@@ -434,6 +436,8 @@ int main(int argc, char **argv)
 	}
 	if (argc > 3)
 		limit = atof(argv[3]);
+	if (argc > 4)
+		its_window = atof(argv[4]);
 
 	for (int i = 0; i < N(sensors); i++) {
 		table(&sensors[i], runs, kind);

@@ -31,7 +31,9 @@
 #define FEW_ALIKE     14   /* readings: of fewer, hidden_by_few() allows for what they hide */
 #define MANY_ALIKE                                                                                 \
 	64 /* readings: the alias of a load within 5 % of the refresh has turned by then */
-#define REST		 0.125		      /* of the limit: a device rests at about that */
+#define FEW_PAIRS	 7     /* of readings: fewer tell little of how power changes in a window */
+#define FLAT		 0.25  /* of the mean power: what windows that are alike may hide */
+#define REST		 0.125 /* of the limit: a device rests at about that */
 #define SLOTS_AROUND	 INT64_C(2000000000)  /* ns before and after the stretch */
 #define SLOWEST		 INT64_C(60000000000) /* ns, where the refresh is not known */
 #define BRIDGE_REFRESHES 3
@@ -62,6 +64,7 @@ struct sum {
 	long changes;
 	int64_t change_first, change_last;
 	double one_apart, two_apart;
+	int64_t compared; /* ns, from the first of these readings to the last */
 	struct jm_pattern pattern;
 };
 
@@ -215,6 +218,7 @@ static void join(struct sum *s, const struct jm_plateau *run, int64_t start)
 	}
 	note_late(s, start, change);
 	correlate(s, run, held);
+	s->compared += start - s->last.start;
 	s->last_held = held;
 }
 
@@ -377,6 +381,25 @@ static double between_windows(const struct sum *s)
 	return (s->limit > 0 ? fmax(shown, hides) : shown + hides) + square(alias(s));
 }
 
+/*
+ * J^2: what power did inside the windows that the two ends of the stretch cut, each at a share u of
+ * its length T: V T^2 u (1 - u), V T^2 / 6 on average, as in a step of a counter (energy_unseen.c).
+ * V comes from readings that follow each other; windows that overlap differ by less. A stretch
+ * within one window has at most all of it wrong. Short windows: the gaps between them hide more.
+ */
+static double within_windows(const struct sum *s)
+{
+	double refresh = seconds(s->signal->refresh_ns), window = seconds(s->window + 2 * s->shift);
+	double pairs = seconds(s->compared) / refresh, length = seconds(s->t1 - s->t0), squares = 0;
+
+	if (2 * window <= refresh || !(refresh > 0))
+		return 0;
+	if (pairs > 0)
+		squares = s->one_apart / 2 / pairs * (1 + FEW_PAIRS / pairs) * window / refresh;
+	squares += square(FLAT * jm_pattern_mean(&s->pattern));
+	return squares * fmin(square(window) / 3, square(length));
+}
+
 /* A sensor whose refresh is unknown, and that shows one value, may not have measured at all in this
  * time. */
 static bool is_blind(const struct sum *s)
@@ -467,11 +490,11 @@ int jm_energy_by_power(const struct jm_trace_interval *stretch, const struct jm_
 	*ret = (struct jm_part){
 		.joules = s.covered_s > length * (1 - 1e-6) ? s.joules : NAN,
 		.known = s.covered_s > 0 ? s.joules : NAN,
-		.variance = is_blind(&s)
-				    ? NAN
-				    : between_windows(&s) + s.time_squares / 12 + missed_late(&s) +
-					      square(power->step * s.covered_s) / 12 +
-					      2 * square(range_of(&s) * seconds(s.shift)) / 12,
+		.variance = is_blind(&s) ? NAN
+					 : between_windows(&s) + within_windows(&s) +
+						   s.time_squares / 12 + missed_late(&s) +
+						   square(power->step * s.covered_s) / 12 +
+						   2 * square(range_of(&s) * seconds(s.shift)) / 12,
 		.unseen = unseen_share(&s),
 		.alike = is_alike(&s),
 		.few = s.pattern.n < FEW_ALIKE,

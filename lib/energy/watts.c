@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Median and 99th percentile of power: seconds at each power, in bins of constant ratio. */
+/* Median and 99th percentile of power: seconds at each power, in bins of constant ratio. A bin
+ * stands for the mean of its powers, so that a power which does not change is exact. */
 #include "energy/watts.h"
 #include "trace/hold_sum.h"
 
@@ -11,7 +12,7 @@
 #define BINS	  20800 /* up to 1e6 W; the last takes all above */
 
 struct times {
-	double seconds[BINS];
+	double seconds[BINS], joules[BINS];
 	int first, end;	     /* bins outside were never written: most memory is not even touched */
 	struct jm_held held; /* a power, W */
 	bool counter;
@@ -36,6 +37,7 @@ static void hold_until(struct times *t, int64_t t_ns)
 		return;
 	bin = bin_of(t->held.value);
 	t->seconds[bin] += seconds;
+	t->joules[bin] += seconds * t->held.value;
 	if (bin < t->first)
 		t->first = bin;
 	if (bin >= t->end)
@@ -79,7 +81,7 @@ static double quantile(const struct times *t, double share)
 	for (int i = t->first; i < t->end; i++) {
 		below += t->seconds[i];
 		if (below >= all * share)
-			return i ? WATTS_LOW * exp((i + 0.5) * BIN_RATIO) : 0;
+			return t->joules[i] / t->seconds[i];
 	}
 	return NAN;
 }

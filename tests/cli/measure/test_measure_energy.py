@@ -286,3 +286,14 @@ def test_gpus_lost_between_steps(tmp_path):
 
 
 # ---- marks and items
+
+
+def test_no_percentile_of_power_exceeds_its_maximum(tmp_path):
+    """A peak that a slow sensor showed before the command, and that holds until its next reading, is no power of the command."""
+    (tmp_path / "meters.csv").write_text(
+        "signal,meter,label,device,scope,origin,covers,quantity,unit,step,wrap,refresh_s,window_s,accuracy,stamped\n"
+        "0,m,m,,node,measured,,power,W,1,,1,0,0.01,1\n")
+    (tmp_path / "readings.csv").write_text("signal,t_s,value\n" + "".join(
+        f"0,{k}.000000000,{500 if k == 0 else 100 + k}\n" for k in range(8)))
+    (meter,) = record_of("--source", f"replay:{tmp_path}", "--", "sleep", "2")["meters"]
+    assert 101 <= meter["watts_median"] <= meter["watts_p99"] <= meter["watts_max"] < 500

@@ -153,6 +153,8 @@ struct row {
 	double width; /* median bound by the 95th percentile of the errors */
 };
 
+static double power_window; /* s; 0 = as set by wave_reset */
+
 static struct row row_of(
 	bool no_counter, bool no_power, double shortest, double longest, double stretch)
 {
@@ -167,6 +169,8 @@ static struct row row_of(
 	wave_setup.no_counter = no_counter;
 	wave_setup.no_power = no_power;
 	wave_setup.limit = limit;
+	if (power_window > 0)
+		wave_setup.window = power_window;
 	for (int i = 0; i < runs; i++)
 		measure(shortest, longest, stretch, &all, &seed);
 	row.held = (double)all.held / all.n;
@@ -188,6 +192,21 @@ static void holds_with_a_window_of_one_period(void **state)
 	(void)state;
 	assert_true(row_of(false, false, 0.02, 0.03, 0.2).held >= 0.95);
 	assert_true(row_of(false, false, 0.02, 0.03, 0.5).held >= 0.948);
+}
+
+/* A sensor that measures all the time does not see what happens inside a window that an edge cuts,
+ * as long as the refresh or longer. */
+static void holds_in_windows_without_gaps(void **state)
+{
+	static const double windows[] = {0.1, 0.5};
+
+	(void)state;
+	for (size_t k = 0; k < sizeof(windows) / sizeof(windows[0]); k++) {
+		power_window = windows[k];
+		assert_true(power_alone(0.02, 0.1, 0.2).held >= 0.95);
+		assert_true(power_alone(0.1, 2, 0.5).held >= 0.95);
+	}
+	power_window = 0;
 }
 
 /* A jump within a second of an edge gives no information about the step at the edge. */
@@ -440,6 +459,7 @@ int main(void)
 		cmocka_unit_test(holds_with_a_counter_alone),
 		cmocka_unit_test(holds_with_power_alone),
 		cmocka_unit_test(holds_with_a_window_of_one_period),
+		cmocka_unit_test(holds_in_windows_without_gaps),
 		cmocka_unit_test(bound_beside_a_far_jump_is_narrow),
 		cmocka_unit_test(bound_of_steady_counts_is_narrow),
 		cmocka_unit_test(holds_where_a_fast_load_has_just_begun),

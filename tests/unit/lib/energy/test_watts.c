@@ -73,6 +73,21 @@ static void p99_is_exceeded_one_percent_of_the_time(void **state)
 	assert_near(p99, 100, 0.1);
 }
 
+/* The bins have no influence on a power that does not change, and none on the largest one. */
+static void a_constant_power_is_exact(void **state)
+{
+	static const double constant[][2] = {{0, 150}, {1, 150}, {9, 150}};
+	static const double rising[][2] = {{0, 74.379}, {5, 75.51}, {10, 75.51}};
+	struct jm_meters set = one_meter(JM_Q_POWER, 0);
+
+	(void)state;
+	assert_near(median_of(&set, constant, 3, 0, 10), 150, 1e-9);
+	assert_near(p99, 150, 1e-9);
+	set = one_meter(JM_Q_POWER, 0);
+	median_of(&set, rising, 3, 0, 10);
+	assert_near(p99, 75.51, 1e-9);
+}
+
 static void gaps_do_not_count(void **state)
 {
 	static const double readings[][2] = {{0, 100}, {1, NAN}, {9, 100}, {9.5, 700}, {9.9, 700}};
@@ -162,6 +177,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(weighs_by_time),
 		cmocka_unit_test(p99_is_exceeded_one_percent_of_the_time),
+		cmocka_unit_test(a_constant_power_is_exact),
 		cmocka_unit_test(gaps_do_not_count),
 		cmocka_unit_test(a_counter_will_do),
 		cmocka_unit_test(a_reset_counts_for_nothing),
