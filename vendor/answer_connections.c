@@ -80,8 +80,7 @@ static int fd_of(const struct jm_answer_server *s, struct MHD_Connection *client
 	return info ? info->connect_fd : -1;
 }
 
-/* The client with that fd (-1: a free place) becomes fd; since_ns as there. With the lock held. */
-static void set_client(struct jm_answer_server *s, int old, int fd, int64_t since_ns)
+void jm__answer_set_client(struct jm_answer_server *s, int old, int fd, int64_t since_ns)
 {
 	for (int i = 0; i < JM_ANSWER_CLIENTS; i++)
 		if (s->client[i].fd == old) {
@@ -100,9 +99,9 @@ void jm__answer_on_connection(void *arg, struct MHD_Connection *client, void **c
 	(void)context;
 	pthread_mutex_lock(&s->lock);
 	if (fd >= 0 && code == MHD_CONNECTION_NOTIFY_STARTED)
-		set_client(s, -1, fd, jm__answer_now_ns());
+		jm__answer_set_client(s, -1, fd, jm__answer_now_ns());
 	else if (fd >= 0)
-		set_client(s, fd, -1, 0);
+		jm__answer_set_client(s, fd, -1, 0);
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -116,7 +115,7 @@ void jm__answer_on_completed(void *arg, struct MHD_Connection *client, void **st
 	(void)code;
 	pthread_mutex_lock(&s->lock);
 	if (fd >= 0)
-		set_client(s, fd, fd, jm__answer_now_ns()); /* its next question */
+		jm__answer_set_client(s, fd, fd, jm__answer_now_ns()); /* its next question */
 	if (e) {
 		e->is_gone = true;
 		put_under_way(s, e, NULL);
@@ -249,7 +248,7 @@ static void hand_over(struct jm_answer_server *s, struct jm__exchange *e)
 		e->method, e->path, e->body ? e->body : "", e->asked.n, jm__answer_now_ns()};
 	e->is_queued = true;
 	e->is_suspended = true;
-	set_client(s, fd_of(s, e->client), fd_of(s, e->client), 0);
+	jm__answer_set_client(s, fd_of(s, e->client), fd_of(s, e->client), 0);
 	s->call.MHD_suspend_connection(e->client);
 	*s->last = e;
 	s->last = &e->next;

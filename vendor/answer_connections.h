@@ -57,8 +57,10 @@ struct jm__exchange {
 
 /* A connection, with or without a question under way. */
 struct jm__answer_client {
-	int fd;		  /* -1 = free */
-	int64_t since_ns; /* when the question that is not complete began; 0 = none is waited for */
+	int fd; /* -1 = free */
+	/* when the question that is not complete began, or an answer was complete that the client
+	 * has not read; 0 = it is not waited for */
+	int64_t since_ns;
 };
 
 struct jm_answer_server {
@@ -91,6 +93,8 @@ bool jm__answer_hold(
 void jm__answer_let_go(struct jm_answer_server *s, char **at, size_t *room);
 void jm__exchange_free_if_over(struct jm__exchange *e);
 void jm__exchange_resume(struct jm__exchange *e);
+/* The client with that fd (-1: a free place) becomes fd. */
+void jm__answer_set_client(struct jm_answer_server *s, int old, int fd, int64_t since_ns);
 
 /* What libmicrohttpd calls; arg: the server. */
 void jm__answer_on_connection(void *arg, struct MHD_Connection *client, void **context,

@@ -159,6 +159,8 @@ void jm_asked_end(struct jm_asked *asked)
 
 	pthread_mutex_lock(&s->lock);
 	e->is_ended = true;
+	if (!e->is_gone)
+		jm__answer_set_client(s, e->fd, e->fd, jm__answer_now_ns());
 	jm__exchange_resume(e);
 	jm__exchange_free_if_over(e);
 	pthread_mutex_unlock(&s->lock);

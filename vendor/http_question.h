@@ -13,7 +13,8 @@
 /* connections at once, at most, and at most half of the files that this process may open */
 #define JM_ANSWER_CLIENTS 1024
 #define JM_ANSWER_SECONDS                                                                          \
-	60 /* for a whole question; a client that takes longer loses its connection */
+	60 /* for a whole question, and for the rest of an answer that is complete; a client that  \
+	    * takes longer loses its connection */
 
 /* A question that came whole: method, path, body (n bytes and a NUL), and when its last byte came,
  * by the real clock. */

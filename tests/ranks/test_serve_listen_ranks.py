@@ -83,9 +83,10 @@ def sums_are_those_of_the_ranks(record, rows):
     assert s["tokens_in"] == sum(int(row["input_tokens"]) for row in rows)
 
 
-def test_200_random_clients_of_which_some_leave(tmp_path, truth):
+@pytest.mark.parametrize("more", [[], ["--cache-pages", "6", "--steps-ahead", "1"]], ids=["plain", "preempted"])
+def test_200_random_clients_of_which_some_leave(tmp_path, truth, more):
     draw, rows, answers = random.Random(28), tmp_path / "requests.csv", tmp_path / "answers.jsonl"
-    with listening(tmp_path, *TWO, "--requests-csv", rows, "--answers", answers) as (port, end):
+    with listening(tmp_path, *TWO, *more, "--requests-csv", rows, "--answers", answers) as (port, end):
         clients = [Client(port, draw.randrange(len(PROMPTS)), draw.randint(1, MOST), draw.random() < 0.6,
                           draw.randint(0, 4) if draw.random() < 0.25 else None) for _ in range(200)]
         for client in clients:
@@ -102,6 +103,7 @@ def test_200_random_clients_of_which_some_leave(tmp_path, truth):
         assert client.got == truth[client.number][:client.tokens]
     s, rows = record["serving"], list(csv.DictReader(rows.open()))
     assert s["requests_offered"] == 201 == s["requests_done"] + s["requests_failed"]
+    assert not more or s["preemptions"] > 0
     assert len(stayed) + 1 <= s["requests_done"] <= 201 and min(one["requests_done"] for one in s["ranks"]) > 20
     sums_are_those_of_the_ranks(record, rows)
     lines = [json.loads(line) for line in answers.read_text().splitlines()]

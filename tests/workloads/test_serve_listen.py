@@ -20,7 +20,8 @@ from serving import LISTEN, SERVE, ask, leave_after, listening, streamed
 # what would change an answer
 REFUSED = [("n", 2), ("n", 2.0), ("n", "2"), ("best_of", 3), ("logprobs", 1), ("logprobs", 0), ("echo", True), ("suffix", "end"),
            ("stop", "x"), ("stop", ["x"]), ("stop_token_ids", [2]), ("presence_penalty", 0.5), ("frequency_penalty", -1),
-           ("repetition_penalty", 1.1), ("min_p", 0.1), ("logit_bias", {"5": -100}), ("seed", 1.5), ("top_k", 2.5), ("stream", 1)]
+           ("repetition_penalty", 1.1), ("min_p", 0.1), ("logit_bias", {"5": -100}), ("seed", 1.5), ("top_k", 2.5), ("stream", 1), ("guided_json", {"type": "object"}),
+           ("response_format", {"type": "json_object"}), ("bad_words", ["x"]), ("allowed_token_ids", [1]), ("truncate_prompt_tokens", 5)]
 
 
 def test_answers_are_those_without_clients(tmp_path):
@@ -123,7 +124,8 @@ def test_draws_of_a_client_follow_its_rule_and_seed(served):
     ("", "no JSON"), ("[1]", "no JSON object"), ('{"prompt": "a\\u0000"}', "\\u0000"), ({"prompt": []}, "1 to"), ({"prompt": [1, -1]}, "whole number"),
     ({"prompt": [999]}, "whole number"), ({"prompt": "text"}, "no tokenizer"), ({"prompt": [1], "max_tokens": 0}, "max_tokens"),
     ({"prompt": [1] * 60, "max_tokens": 60}, "context"), ({"prompt": [1], "n": 2}, "'n'"), ({}, "prompt"), ({"prompt": [1], "temperature": -1}, "temperature"),
-    ({"prompt": [[1], [2]]}, "whole number"), *(({"prompt": [1], name: value}, f"'{name}'") for name, value in REFUSED)])
+    ({"prompt": [[1], [2]]}, "list of 2 prompts"), ({"prompt": ["a", "b"]}, "list of 2 prompts"), ({"prompt": ""}, "not empty"),
+    ({"prompt": [[]]}, "1 to"), *(({"prompt": [1], name: value}, f"'{name}'") for name, value in REFUSED)])
 def test_what_is_not_served_is_refused(served, body, word):
     status, text = ask(served, body)
     assert status == 400 and word in json.loads(text)["error"]["message"]

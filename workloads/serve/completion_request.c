@@ -36,16 +36,20 @@ static int take_tokens(const json_t *list, int64_t vocab, struct jm_ask *ret, st
 
 static int take_prompt(const json_t *prompt, int64_t vocab, struct jm_ask *ret, struct jm_err *err)
 {
-	const json_t *only = json_array_get(prompt, 0);
+	const json_t *first = json_array_get(prompt, 0);
+	bool of_prompts = json_is_array(first) || json_is_string(first);
 
-	if (json_array_size(prompt) == 1 && (json_is_array(only) || json_is_string(only)))
-		prompt = only; /* a list of one prompt */
+	if (of_prompts && json_array_size(prompt) == 1)
+		prompt = first;
+	else if (of_prompts)
+		return jm_err_set(err, JM_EUSAGE,
+			"'prompt' is a list of %zu prompts; ask for one with each request.",
+			json_array_size(prompt));
 	if (json_is_array(prompt))
 		return take_tokens(prompt, vocab, ret, err);
 	if (!json_is_string(prompt) || !json_string_length(prompt))
 		return jm_err_set(err, JM_EUSAGE,
-			"'prompt' is a text or a list of tokens; several prompts need several "
-			"requests.");
+			"'prompt' is a text that is not empty, or a list of tokens.");
 	ret->text = strdup(json_string_value(prompt));
 	return ret->text ? 0 : jm_err_set(err, JM_ENOMEM, "Out of memory for a prompt.");
 }
@@ -72,6 +76,19 @@ static const struct {
 	{"stop", NAN},
 	{"stop_token_ids", NAN},
 	{"use_beam_search", NAN},
+	{"response_format", NAN},
+	{"structured_outputs", NAN},
+	{"guided_json", NAN},
+	{"guided_regex", NAN},
+	{"guided_choice", NAN},
+	{"guided_grammar", NAN},
+	{"grammar", NAN},
+	{"json_schema", NAN},
+	{"regex", NAN},
+	{"bad_words", NAN},
+	{"allowed_token_ids", NAN},
+	{"truncate_prompt_tokens", NAN},
+	{"prompt_embeds", NAN},
 };
 
 /* null, false, and what is empty ask for nothing. */

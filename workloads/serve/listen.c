@@ -19,7 +19,9 @@
 #define ROUND_QUESTIONS 32   /* that are read before the next tokens are sent, at most */
 #define LEFT_QUESTIONS	1024 /* that were not taken when the run ends: one of each connection */
 #define ROUND_BYTES	((size_t)1 << 18) /* of them, after which no other is read */
-#define END_MS		500		  /* in which a replica ends that was killed */
+#define LATE_NS		(JM_SECOND / 50)
+#define MAY_BE_LATE	0.01 /* of all tokens */
+#define END_MS		500  /* in which a replica ends that was killed */
 #define EVENTS		"text/event-stream"
 #define JSON		"application/json"
 #define BAD		400
@@ -50,6 +52,8 @@ struct jm_listener {
 	int open[JM_DESK_PLACES], n_open; /* places that are not free */
 	int free[JM_DESK_PLACES], n_free;
 	struct jm_answers unserved;	   /* requests that were offered, but to no replica */
+	double sent, sent_late;		   /* tokens; late: LATE_NS after they were made */
+	int64_t latest_ns;		   /* so long after that the last of them was sent */
 	int *failed, n_failed, cap_failed; /* that a replica has answered, but their client left */
 };
 
@@ -157,9 +161,21 @@ static bool tell_whole(const struct jm_listener *l, struct heard *h, const int32
 	return reply(h->asked, 200, whole);
 }
 
+/* Clients see the times of the record only if tokens go on at once. */
+static void note_lag(struct jm_listener *l, int place, int n)
+{
+	int64_t made_ns = atomic_load(&l->desk->place[place].made_ns);
+	int64_t lag = jm_clock_now(jm_clock_real()) - made_ns;
+
+	l->sent += n;
+	l->sent_late += lag > LATE_NS ? n : 0;
+	l->latest_ns = n && lag > l->latest_ns ? lag : l->latest_ns;
+}
+
 /* Its client does not get the answer, or not all of it. */
 static void give_up(struct jm_listener *l, int place)
 {
+	jm_asked_break(l->heard[place].asked);
 	jm_asked_end(l->heard[place].asked);
 	l->heard[place].asked = NULL;
 	jm_desk_cancel(l->desk, place);
@@ -188,6 +204,8 @@ static bool attend(struct jm_listener *l, int place)
 
 	if (h->asked && jm_asked_is_gone(h->asked))
 		give_up(l, place);
+	if (h->asked && (h->stream || n == h->output))
+		note_lag(l, place, n - h->told);
 	if (h->asked && !(h->stream ? tell_streamed : tell_whole)(l, h, token, n))
 		give_up(l, place);
 	if (!is_over)
@@ -447,11 +465,24 @@ void jm_listen_finish(struct serve *s)
 		raise(SIGTERM);
 }
 
+static void describe_lag(const struct jm_listener *l, char *out, size_t size)
+{
+	if (l->sent_late > MAY_BE_LATE * l->sent)
+		snprintf(out, size,
+			"%.0f of %.0f tokens were sent more than %d ms after they were made, up to "
+			"%.0f ms, which clients see beside the times of this record; the server "
+			"needs more time of the host's processors.",
+			l->sent_late, l->sent, (int)(LATE_NS / JM_MILLISECOND),
+			(double)l->latest_ns / 1e6);
+}
+
 int jm_listen_gather(struct serve *s, struct jm_err *err)
 {
 	const struct jm_listener *l = s->listener;
 	struct jm_answers *all = &s->gathered;
 
+	if (l)
+		describe_lag(l, s->work->note, sizeof(s->work->note));
 	for (int i = 0; l && i < l->unserved.n; i++) {
 		struct jm_answer a = l->unserved.answer[i];
 
@@ -521,9 +552,11 @@ static int start(struct jm_listener *l, const struct serve *s, int *port, struct
 		return code;
 	jm_answer_server_notify(l->server, on_question, l);
 	must_end = false;
-	sigaction(SIGTERM, &ends, NULL);
 	l->is_started = !jm_quiet_thread(&l->thread, listen_to_clients, l);
-	return l->is_started ? 0 : jm_err_set(err, JM_ENOMEM, "Cannot start a thread.");
+	if (!l->is_started)
+		return jm_err_set(err, JM_ENOMEM, "Cannot start a thread.");
+	sigaction(SIGTERM, &ends, NULL);
+	return 0;
 }
 
 int jm_listen_open(struct serve *s, struct jm_err *err)

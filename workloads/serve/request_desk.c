@@ -112,12 +112,13 @@ const int32_t *jm_desk_prompt(const struct jm_desk *d, int place)
 	return tokens(d, place);
 }
 
-void jm_desk_add_token(struct jm_desk *d, int place, int32_t token)
+void jm_desk_add_token(struct jm_desk *d, int place, int32_t token, int64_t now_ns)
 {
 	struct jm_desk_place *p = &d->place[place];
 	int made = atomic_load(&p->made);
 
 	tokens(d, place)[atomic_load(&p->input) + made] = token;
+	atomic_store(&p->made_ns, now_ns);
 	atomic_store(&p->made, made + 1);
 }
 

@@ -25,6 +25,7 @@ struct jm_desk_place {
 	_Atomic bool is_cancelled;
 	/* by the replica */
 	_Alignas(64) _Atomic int rank;
+	_Atomic int64_t made_ns; /* when the latest token was made */
 	_Atomic int made;	 /* tokens of the answer so far; all of them: it is done with it */
 	_Atomic bool is_dropped; /* it is done with it, before all were made */
 };
@@ -64,7 +65,7 @@ void jm_desk_wait(struct jm_desk *d, uint32_t news, int64_t ns);
 const int32_t *jm_desk_prompt(const struct jm_desk *d, int place);
 /* The next token of an answer. After the last one, and after a drop, the place is not the replica's
  * any more. The listener looks at it after jm_desk_tell. */
-void jm_desk_add_token(struct jm_desk *d, int place, int32_t token);
+void jm_desk_add_token(struct jm_desk *d, int place, int32_t token, int64_t now_ns);
 void jm_desk_drop(struct jm_desk *d, int place);
 void jm_desk_tell(struct jm_desk *d);
 

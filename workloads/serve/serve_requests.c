@@ -136,7 +136,7 @@ void jm_serve_put_token(struct serve *s, int number, int32_t token)
 	const struct jm_answer *a = &s->load.answers.answer[number];
 	struct jm_client_request *c = &s->clients.at[number];
 
-	jm_desk_add_token(&s->queue.desk, c->place, token);
+	jm_desk_add_token(&s->queue.desk, c->place, token, a->end);
 	if (a->n_when == a->output)
 		c->place = -1;
 }

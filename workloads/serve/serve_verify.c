@@ -42,13 +42,15 @@ static int repeat(struct serve *s, int number, int *ret_differ, struct jm_err *e
 {
 	const struct jm_answer *a = &s->load.answers.answer[number];
 	int answer = a->input - 1, end = answer + a->output, code = 0, n;
+	int pages = (int)s->served.shape.pages_each;
 
+	pages = pages < s->pages ? pages : s->pages;
 	*ret_differ = 0;
-	for (int i = 0; i < s->served.shape.pages_each; i++)
+	for (int i = 0; i < pages; i++)
 		s->served.page[i] = i;
 	memset(s->served.used_pages, 0,
 		(size_t)s->served.shape.requests * sizeof(*s->served.used_pages));
-	s->served.used_pages[0] = (int32_t)s->served.shape.pages_each;
+	s->served.used_pages[0] = pages;
 	for (int at = 0; at < end && !code; at += n) {
 		int left = at < answer ? answer - at : end - at;
 		int most = at < answer ? s->step_tokens : s->running;

@@ -3,6 +3,7 @@
  * thread and ours run. */
 #include "kit/test.h"
 #include "base/clock.h"
+#include "vendor/answer_connections.h"
 #include "vendor/answer_server.h"
 
 #include <arpa/inet.h>
@@ -286,6 +287,42 @@ static void an_answer_that_is_broken_off_does_not_look_whole(void **state)
 	jm_answer_server_stop(s);
 }
 
+/* As if a minute had passed since it was complete. */
+static void a_client_that_does_not_read_a_complete_answer_loses_its_connection(void **state)
+{
+	enum { MUCH = 15 << 20 };
+	struct jm_answer_server *s = start();
+	char *much = calloc(1, MUCH), part[4096];
+	struct jm_asked *asked;
+	int fd = dial(), shut = 0;
+	size_t got = 0;
+	ssize_t n;
+
+	(void)state;
+	ask(fd, "x");
+	asked = next(s);
+	jm_asked_begin(asked, 200, "text/plain");
+	assert_true(jm_asked_write(asked, much, MUCH));
+	usleep(100000);
+	assert_null(jm_answer_server_next(s, 0));
+	jm_asked_end(asked);
+	pthread_mutex_lock(&s->lock);
+	for (int i = 0; i < JM_ANSWER_CLIENTS; i++)
+		if (s->client[i].fd >= 0 && s->client[i].since_ns) {
+			s->client[i].since_ns -= (JM_ANSWER_SECONDS + 1) * JM_SECOND;
+			shut++;
+		}
+	pthread_mutex_unlock(&s->lock);
+	assert_int_equal(shut, 1);
+	assert_null(jm_answer_server_next(s, 0));
+	while ((n = recv(fd, part, sizeof(part), 0)) > 0)
+		got += (size_t)n;
+	assert_true(got < MUCH);
+	free(much);
+	close(fd);
+	jm_answer_server_stop(s);
+}
+
 /* What the server answers; a minute of silence fails. */
 static void is_refused(int fd)
 {
@@ -408,6 +445,8 @@ int main(void)
 		cmocka_unit_test(an_answer_without_room_is_not_ended_as_if_it_were_whole),
 		cmocka_unit_test(clients_get_what_was_written_before_the_end),
 		cmocka_unit_test(an_answer_that_is_broken_off_does_not_look_whole),
+		cmocka_unit_test(
+			a_client_that_does_not_read_a_complete_answer_loses_its_connection),
 		cmocka_unit_test(bounds_the_bodies_of_all_clients_together),
 		cmocka_unit_test(leaves_half_of_the_files_to_this_process),
 		cmocka_unit_test(stops_with_questions_under_way),

@@ -23,6 +23,7 @@ struct gang {
 
 static void open_gang(struct gang *g, int n, const struct jm_load *load)
 {
+	int64_t context = load->arrivals.kind == ARRIVE_CLIENTS ? 64 : 0;
 	struct jm_err err = JM_ERR_INIT;
 
 	*g = (struct gang){.fd = memfd_create("gang", MFD_CLOEXEC), .n = n};
@@ -32,7 +33,7 @@ static void open_gang(struct gang *g, int n, const struct jm_load *load)
 
 		g->load[r] = *load;
 		g->load[r].replicas = n;
-		assert_ok(jm_queue_open(&g->queue[r], &work, &g->load[r], 0, &err), err);
+		assert_ok(jm_queue_open(&g->queue[r], &work, &g->load[r], context, &err), err);
 	}
 }
 
@@ -344,6 +345,69 @@ static void each_bound_has_a_number_of_late_requests_of_its_own(void **state)
 	close_gang(&g);
 }
 
+/* On the desk of clients' requests: those beside it keep theirs. */
+static void a_long_request_takes_no_memory_when_its_place_is_free(void **state)
+{
+	enum { LONG = 40000, CONTEXT = 100000 };
+	const struct jm_load load = load_of(ARRIVE_CLIENTS, 1, 1);
+	const struct jm_work work = {.gang_fd = -1};
+	struct jm_ask ask = {.token = calloc(LONG, sizeof(*ask.token)), .n = LONG, .output = 1};
+	struct jm_load own = load;
+	struct jm_request_queue q;
+	struct jm_err err = JM_ERR_INIT;
+	int n;
+
+	(void)state;
+	assert_non_null(ask.token);
+	for (int i = 0; i < LONG; i++)
+		ask.token[i] = i + 1;
+	assert_ok(jm_queue_open(&q, &work, &own, CONTEXT, &err), err);
+	for (int place = 4; place < 7; place++)
+		jm_desk_put(&q.desk, place, &ask, T0);
+	jm_desk_add_token(&q.desk, 5, 7, T0);
+	assert_true(jm_desk_is_over(&q.desk, 5));
+	assert_int_equal(jm_desk_answer(&q.desk, 5, &n)[0], 7);
+	assert_int_equal(n, 1);
+	jm_desk_free(&q.desk, 5);
+	for (int place = 4; place < 7; place++)
+		for (int i = 0; i < LONG; i++)
+			assert_int_equal(jm_desk_prompt(&q.desk, place)[i], place == 5 ? 0 : i + 1);
+	assert_false(jm_desk_is_over(&q.desk, 4));
+	jm_queue_close(&q);
+	free(ask.token);
+}
+
+static void clients_requests_are_handed_out_evenly_with_their_places(void **state)
+{
+	const struct jm_load load = load_of(ARRIVE_CLIENTS, 1, 8);
+	int32_t token[] = {1, 2, 3};
+	const int place_of[] = {7, 3, 2000, 5};
+	struct jm_answer last;
+	struct gang g;
+
+	(void)state;
+	open_gang(&g, 2, &load);
+	assert_false(jm_queue_peek(&g.queue[0], T0, 0, &last));
+	for (int i = 0; i < 4; i++) {
+		const struct jm_ask ask = {.token = token, .n = 3, .output = 10 + i};
+
+		jm_desk_put(&g.queue[0].desk, place_of[i], &ask, T0 + i);
+		assert_int_equal(jm_queue_add(&g.queue[0], place_of[i]), i);
+	}
+	for (int i = 0; i < 4; i++) { /* each time the one that has fewer */
+		assert_true(jm_queue_peek(&g.queue[i % 2], T0 + MS, i / 2, &last));
+		assert_true(jm_queue_is_turn(&g.queue[i % 2], i / 2, true));
+		assert_true(jm_queue_take(&g.queue[i % 2], last.number));
+		assert_int_equal(last.number, i);
+		assert_int_equal(last.output, 10 + i);
+		assert_int_equal(last.arrived, T0 + i);
+		assert_int_equal(g.queue[i % 2].place, place_of[i]);
+		assert_int_equal(g.queue[0].desk.place[place_of[i]].rank, i % 2);
+	}
+	assert_false(jm_queue_peek(&g.queue[0], T0 + MS, 2, &last));
+	close_gang(&g);
+}
+
 #define NUMBERS 20000
 
 struct racer {
@@ -433,6 +497,8 @@ int main(void)
 		cmocka_unit_test(replicas_of_one_place_are_a_queue_with_several_servers),
 		cmocka_unit_test(a_trial_ends_when_too_many_wait_or_all_are_answered),
 		cmocka_unit_test(each_bound_has_a_number_of_late_requests_of_its_own),
+		cmocka_unit_test(a_long_request_takes_no_memory_when_its_place_is_free),
+		cmocka_unit_test(clients_requests_are_handed_out_evenly_with_their_places),
 		cmocka_unit_test(each_request_is_taken_once_by_replicas_that_race),
 		cmocka_unit_test(the_end_of_a_phase_wakes_a_replica_and_is_seen_once),
 	};
