@@ -235,6 +235,20 @@ void jm_ref_add(const struct jm_node *n, double *const *in, double *const *out)
 		put(n, i, get(n->in[0], i) + get(n->in[1], i));
 }
 
+/* Element i of a plain tensor, in the layout of t. */
+static int64_t place_of(const struct jm_tensor *t, int64_t i)
+{
+	int64_t index[JM_DIMS];
+
+	if (!t->layout.rank)
+		return i;
+	for (int d = t->rank - 1; d >= 0; d--) {
+		index[d] = i % t->dim[d];
+		i /= t->dim[d];
+	}
+	return jm_layout_offset(t, &t->layout, index);
+}
+
 /* The only op that knows layouts: element by index. */
 void jm_ref_cast(const struct jm_node *n, double *const *in, double *const *out)
 {
@@ -245,14 +259,6 @@ void jm_ref_cast(const struct jm_node *n, double *const *in, double *const *out)
 	(void)out;
 	if (y->layout.rank && !jm_node_adds(n, 0))
 		memset(y->data, 0, y->bytes);
-	for (int64_t i = 0; i < count; i++) {
-		int64_t index[JM_DIMS], left = i;
-
-		for (int d = y->rank - 1; d >= 0; d--) {
-			index[d] = left % y->dim[d];
-			left /= y->dim[d];
-		}
-		put(n, jm_layout_offset(y, &y->layout, index),
-			get(x, jm_layout_offset(x, &x->layout, index)));
-	}
+	for (int64_t i = 0; i < count; i++)
+		put(n, place_of(y, i), get(x, place_of(x, i)));
 }

@@ -189,8 +189,7 @@ static double *widen(const struct jm_tensor *t, bool tf32, double **room)
 	double *wide = *room;
 	int64_t count = jm_tensor_count(t);
 
-	for (int64_t i = 0; i < count; i++)
-		wide[i] = jm_element_get(t->type, t->data, i);
+	jm_elements_widen(t->type, t->data, count, wide);
 	for (int64_t i = 0; tf32 && i < count; i++)
 		wide[i] = (double)jm_tf32_round((float)wide[i]);
 	*room += count;
@@ -210,9 +209,10 @@ static void narrow(const struct jm_tensor *t, const double *wide, bool add)
 {
 	int64_t count = jm_tensor_count(t);
 
-	for (int64_t i = 0; i < count; i++)
-		jm_element_set(t->type, t->data, i,
-			wide[i] + (add ? jm_element_get(t->type, t->data, i) : 0));
+	if (!add)
+		jm_elements_narrow(t->type, t->data, count, wide);
+	for (int64_t i = 0; add && i < count; i++)
+		jm_element_set(t->type, t->data, i, wide[i] + jm_element_get(t->type, t->data, i));
 }
 
 /* The first operand that is the same tensor; views of a tensor share one copy. */

@@ -111,35 +111,46 @@ void kit_read(struct kit *k, struct jm_tensor *t)
 }
 
 /* Approximately normal: the sum of four uniform values of 16 bits, scaled to a deviation of 1. */
-static double normal(uint64_t seed, uint64_t i)
+static double normal(uint64_t bits)
 {
-	uint64_t bits = jm_rng(seed, i);
-	double sum = -2;
+	uint64_t sum =
+		(bits & 0xffff) + (bits >> 16 & 0xffff) + (bits >> 32 & 0xffff) + (bits >> 48);
 
-	for (int j = 0; j < 4; j++, bits >>= 16)
-		sum += (double)(bits & 0xffff) * 0x1p-16;
-	return sum * 1.7320508;
+	return ((double)sum * 0x1p-16 - 2) * 1.7320508;
+}
+
+/* Values first, first + 1... of operand g. */
+static void draw(const struct kit *k, int g, int64_t first, int64_t n, double *ret_value)
+{
+	const uint64_t stream = jm_rng_stream(jm_rng(k->seed, (uint64_t)g));
+	const uint64_t below = (uint64_t)k->below[g];
+
+	for (int64_t i = 0; i < n; i++) {
+		uint64_t bits = jm_rng_of(stream, (uint64_t)(first + i));
+
+		if (k->counts[g])
+			ret_value[i] = k->mean[g] + (double)(first + i);
+		else if (below)
+			ret_value[i] = k->mean[g] + (double)(bits % below);
+		else
+			ret_value[i] = k->mean[g] + k->spread[g] * normal(bits);
+	}
 }
 
 static int write_given(struct kit *k, int g, struct jm_err *err)
 {
 	struct jm_tensor *t = k->given[g];
-	void *data = malloc(t->bytes);
-	uint64_t seed = jm_rng(k->seed, (uint64_t)g);
-	int64_t count = jm_tensor_count(t);
+	const int64_t count = jm_tensor_count(t);
+	char *data = malloc(t->bytes);
+	double value[1024];
 	int code;
 
 	if (!data)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the operands of a case.");
-	for (int64_t i = 0; i < count; i++) {
-		double value = k->mean[g] + k->spread[g] * normal(seed, (uint64_t)i);
-
-		if (k->below[g])
-			value = k->mean[g] +
-				(double)(jm_rng(seed, (uint64_t)i) % (uint64_t)k->below[g]);
-		if (k->counts[g])
-			value = k->mean[g] + (double)i;
-		jm_element_set(t->type, data, i, value);
+	for (int64_t i = 0, n; i < count; i += n) {
+		n = count - i < 1024 ? count - i : 1024;
+		draw(k, g, i, n, value);
+		jm_elements_narrow(t->type, data + (size_t)i * jm_dtype_bytes(t->type), n, value);
 	}
 	code = jm_program_write(k->program, t, data, err);
 	free(data);
@@ -183,8 +194,7 @@ double *kit_values(struct kit *k, const struct jm_tensor *t)
 		free(data);
 		return NULL;
 	}
-	for (int64_t i = 0; i < count; i++)
-		value[i] = jm_element_get(t->type, data, i);
+	jm_elements_widen(t->type, data, count, value);
 	free(data);
 	return value;
 }

@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 static const char *const dtype_names[] = {
 #define X(name, text, bytes) text,
@@ -247,6 +248,26 @@ static int bias_of(const struct narrow *f)
 	return (1 << (f->exponent - 1)) - 1;
 }
 
+/* 2^e, which is a normal number. */
+static double two_to(int e)
+{
+	uint64_t bits = (uint64_t)(e + 1023) << 52;
+	double x;
+
+	memcpy(&x, &bits, sizeof(x));
+	return x;
+}
+
+/* The whole number below log2 of a normal x > 0; less than that of all types here for a smaller
+ * one. */
+static int exponent_of(double x)
+{
+	uint64_t bits;
+
+	memcpy(&bits, &x, sizeof(bits));
+	return (int)(bits >> 52) - 1023;
+}
+
 static double narrow_get(const struct narrow *f, uint32_t bits)
 {
 	uint32_t top = (1U << f->exponent) - 1, e = bits >> f->mantissa & top;
@@ -258,8 +279,8 @@ static double narrow_get(const struct narrow *f, uint32_t bits)
 	if (e == top && fraction == (1U << f->mantissa) - 1)
 		return (double)NAN;
 	if (!e)
-		return sign * ldexp(fraction, 1 - bias_of(f) - f->mantissa);
-	return sign * ldexp(fraction + (1U << f->mantissa), (int)e - bias_of(f) - f->mantissa);
+		return sign * fraction * two_to(1 - bias_of(f) - f->mantissa);
+	return sign * (fraction + (1U << f->mantissa)) * two_to((int)e - bias_of(f) - f->mantissa);
 }
 
 /* The bits of the largest finite value without the sign. */
@@ -273,7 +294,7 @@ static uint32_t largest(const struct narrow *f)
 
 static uint32_t narrow_magnitude(const struct narrow *f, double x)
 {
-	int least = 1 - bias_of(f), e = x > 0 ? ilogb(x) : least;
+	int least = 1 - bias_of(f), e = exponent_of(x);
 	double units;
 
 	if (isnan(x))
@@ -284,8 +305,8 @@ static uint32_t narrow_magnitude(const struct narrow *f, double x)
 		e = least;
 	units = nearbyint(
 		/* up to 2^(mantissa + 1), which carries into the exponent */
-		ldexp(x, f->mantissa - e));
-	if (ldexp(units, e - f->mantissa) > narrow_get(f, largest(f)))
+		x * two_to(f->mantissa - e));
+	if (units * two_to(e - f->mantissa) > narrow_get(f, largest(f)))
 		return f->saturates ? largest(f) : largest(f) + 1;
 	return (uint32_t)units + ((uint32_t)(e - least) << f->mantissa);
 }
@@ -343,6 +364,32 @@ void jm_element_set(enum jm_dtype type, void *data, int64_t i, double value)
 		((uint8_t *)data)[i] = (uint8_t)value;
 	else
 		set_narrow(type, data, i, value);
+}
+
+void jm_elements_widen(enum jm_dtype type, const void *data, int64_t n, double *ret_value)
+{
+	if (type == JM_F32)
+		for (int64_t i = 0; i < n; i++)
+			ret_value[i] = ((const float *)data)[i];
+	else if (type == JM_BF16)
+		for (int64_t i = 0; i < n; i++)
+			ret_value[i] = jm_bf16_get(((const uint16_t *)data)[i]);
+	else
+		for (int64_t i = 0; i < n; i++)
+			ret_value[i] = jm_element_get(type, data, i);
+}
+
+void jm_elements_narrow(enum jm_dtype type, void *data, int64_t n, const double *value)
+{
+	if (type == JM_F32)
+		for (int64_t i = 0; i < n; i++)
+			((float *)data)[i] = (float)value[i];
+	else if (type == JM_BF16)
+		for (int64_t i = 0; i < n; i++)
+			((uint16_t *)data)[i] = jm_bf16_set((float)value[i]);
+	else
+		for (int64_t i = 0; i < n; i++)
+			jm_element_set(type, data, i, value[i]);
 }
 
 void jm_elements_set(enum jm_dtype type, void *data, int64_t first, const float *value, int64_t n)

@@ -100,19 +100,21 @@ const struct cuda_op *cuda_op_find(
 	struct cuda_dev *dev, const struct jm_group *group, uint32_t *ret_row, struct jm_err *err)
 {
 	struct jm_err why = JM_ERR_INIT;
-	const struct cuda_op *op;
+	uint32_t row = 0;
 
-	for (uint32_t row = 0; (op = cuda_op_row(row)); row++) {
-		struct jm_err no = JM_ERR_INIT;
+	for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+		for (const struct cuda_op *op = tables[i]; op->n_nodes; op++, row++) {
+			struct jm_err no = JM_ERR_INIT;
 
-		if (!covers(op, group))
-			continue;
-		if (!takes(op, dev, group, &no)) {
-			*ret_row = row;
-			return op;
+			if (!covers(op, group))
+				continue;
+			if (!takes(op, dev, group, &no)) {
+				*ret_row = row;
+				return op;
+			}
+			/* the last row has the fewest conditions, so its reason is reported */
+			why = no;
 		}
-		why = no; /* the last row has the fewest conditions, so its reason is reported */
-	}
 	if (why.code)
 		jm_err_set(err, why.code, "%s", why.text);
 	else
