@@ -286,23 +286,49 @@ def test_tidy_reads_each_text_of_a_file_once(tmp_path, monkeypatch):
     assert keys("--extra-arg=-DC") not in seen
 
 
+def good_and_bad(folder):
+    """A tree of one file without findings and one with a warning of clang."""
+    shutil.copy(SOURCE / ".clang-tidy", folder)
+    (folder / "build-clang").mkdir()
+    rows = []
+    for name, text in (("good.c", "int a;"), ("bad.c", "short f(int a);short f(int a) { return a; }")):
+        (folder / name).write_text(text + "\n")
+        rows.append({"directory": str(folder / "build-clang"), "file": f"../{name}", "output": f"{name}.o",
+                     "command": f"clang -Wconversion -Werror -MD -MQ {name}.o -MF {name}.d -o {name}.o -c ../{name}"})
+    (folder / "build-clang/compile_commands.json").write_text(json.dumps(rows))
+
+
 def test_tidy_reports_warnings_of_clang(tmp_path, monkeypatch):
     """No step compiles with clang for these alone."""
     if not shutil.which("clang-tidy") or not shutil.which("clang"):
         pytest.skip("no clang-tidy")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     check = checks_with(monkeypatch, ROOT=tmp_path, LOGS=tmp_path, IDLE=["env"], build=lambda *_, **__: mock.Mock(failed=0))
-    shutil.copy(SOURCE / ".clang-tidy", tmp_path)
-    (tmp_path / "build-clang").mkdir()
-    rows = []
-    for name, text in (("good.c", "int a;"), ("bad.c", "short f(int a);short f(int a) { return a; }")):
-        (tmp_path / name).write_text(text + "\n")
-        rows.append({"directory": str(tmp_path / "build-clang"), "file": f"../{name}", "output": f"{name}.o",
-                     "command": f"clang -Wconversion -Werror -MD -MQ {name}.o -MF {name}.d -o {name}.o -c ../{name}"})
-    (tmp_path / "build-clang/compile_commands.json").write_text(json.dumps(rows))
+    good_and_bad(tmp_path)
     log = io.StringIO()
     found = check.tidy(log)
     assert (found.passed, found.failed, found.note) == (1, 1, "bad.c"), log.getvalue()
     assert "clang-diagnostic-implicit-int-conversion" in log.getvalue()
+
+
+def test_tidy_does_not_read_again_what_passed_in_another_clone(tmp_path, monkeypatch):
+    """A finding is reported each time, and a text that changed is read."""
+    if not shutil.which("clang-tidy") or not shutil.which("clang"):
+        pytest.skip("no clang-tidy")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    found = []
+    for name in ("one", "two", "three"):
+        (tmp_path / name).mkdir()
+        good_and_bad(tmp_path / name)
+        if name == "three":
+            (tmp_path / name / "good.c").write_text("short f(int a);short f(int a) { return a; }\n")
+        check = checks_with(monkeypatch, ROOT=tmp_path / name, LOGS=tmp_path / name, IDLE=["env"], build=lambda *_, **__: mock.Mock(failed=0))
+        log = io.StringIO()
+        tally = check.tidy(log)
+        found.append((tally.passed, tally.failed, tally.note, "good.c" in log.getvalue()))
+    assert found[:2] == [(1, 1, "bad.c", False)] * 2 and found[2] == (0, 2, "bad.c good.c", True)
+    kept = json.loads((tmp_path / "cache/joulemark-check/tidy.json").read_text())
+    assert list(kept) == ["good.c"] and len(kept["good.c"]) == 1
 
 
 def test_what_runs_idle_goes_on_like_others_once_it_is_waited_for(monkeypatch):
