@@ -304,7 +304,7 @@ static int find_prefix(struct jm_plan *plan, struct jm_err *err)
 		if (!strcmp(ids[i - 1], ids[i]))
 			rc = jm_err_set(err, JM_EUSAGE,
 				"Two cases of the plan are equal (%.8s), because a value is given "
-				"twice.",
+				"twice, or no key uses a variable that has several; remove it.",
 				ids[i]);
 		while (plan->prefix < JM_CASE_ID - 1 &&
 			!strncmp(ids[i - 1], ids[i], (size_t)plan->prefix))

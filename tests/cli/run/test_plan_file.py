@@ -422,6 +422,7 @@ REFUSED = [
     ("work: gemm\nderive: {a: \"2 * (1 + 1\"}\nm: \"{a}\"\n", "2:", "'2 * (1 + 1' ends where"),
     ("work: gemm\nderive: {a: \"1 / (2 - 2)\"}\nm: \"{a}\"\n", "2:", "divides by 0"),
     ("work: gemm\nvariables: {a: x}\nderive: {b: \"{a} * 2\"}\nm: \"{b}\"\n", "3:", "'x' is not one"),
+    ("work: gemm\nvariables: {q: [1, 2]}\n", "1:", "no key uses a variable that has several"),
     ("work: gemm\nvariables: {2a: x}\n", "2:", "cannot be the name"),
     ("work: gemm\nvariables: {after: x}\n", "2:", "is a key of plans"),
     ("command: \"ls 'a\"\n", "1:", "quote"),
