@@ -133,12 +133,17 @@ static void drop_cancelled(struct serve *s)
 
 void jm_serve_put_token(struct serve *s, int number, int32_t token)
 {
-	const struct jm_answer *a = &s->load.answers.answer[number];
-	struct jm_client_request *c = &s->clients.at[number];
+	struct jm_answer *a = &s->load.answers.answer[number];
+	struct jm_client_requests *c = &s->clients;
 
-	jm_desk_add_token(&s->queue.desk, c->place, token, a->end);
-	if (a->n_when == a->output)
-		c->place = -1;
+	jm_desk_add_token(&s->queue.desk, c->at[number].place, token, a->end);
+	if (a->n_when < a->output)
+		return;
+	c->at[number].place = -1;
+	if (s->answers_file || c->n_kept < JM_SERVE_VERIFIED)
+		c->n_kept++;
+	else
+		free_arrays(a);
 }
 
 /* ---- arrivals -------------------------------------------------------------------------------- */

@@ -20,7 +20,8 @@ struct jm_rule jm_serve_rule_of(const struct serve *s, int number);
 /* Writes the rule and the draw of the token at that position into the step, for that slot. The draw
  * depends on the seed, the number of the request and the position alone. */
 void jm_serve_rule(struct serve *s, int number, int position, int slot);
-/* The latest token of a request of a client, which the listener sends after jm_desk_tell. */
+/* The latest token of a request of a client, which the listener sends after jm_desk_tell. With the
+ * last one its tokens are freed, unless they are needed when the run has ended. */
 void jm_serve_put_token(struct serve *s, int number, int32_t token);
 /* Are all tokens of its answer known? */
 bool jm_serve_is_done(const struct serve *s, int number);

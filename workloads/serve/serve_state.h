@@ -18,6 +18,8 @@
 /* --phase: what steps compute. */
 enum jm_serve_phase { JM_SERVE_BOTH, JM_SERVE_PREFILL, JM_SERVE_DECODE };
 
+#define JM_SERVE_VERIFIED 8 /* requests that are repeated alone at the end */
+
 /* What a client asked for, beside its answer. */
 struct jm_client_request {
 	int place; /* on the desk; -1 = this replica is done with it */
@@ -32,6 +34,7 @@ struct jm_client_requests {
 	int n, cap;
 	int *open; /* [n_open]: numbers of those that have a place */
 	int n_open, cap_open;
+	int n_kept; /* that are done, with their tokens */
 };
 
 /* Sums over the steps that had rows. */

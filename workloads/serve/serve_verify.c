@@ -10,7 +10,6 @@
 #include "serve_results.h"
 #include "workloads/parts/profile_json.h"
 
-#define VERIFIED 8 /* requests that are repeated alone */
 /* Shares of an answer's tokens; with the keys of another request nearly all differ. */
 #define MAY_DIFFER 0.25 /* in 16 bits */
 /* where rows were rounded to 8 bits: from here on the answers are wrong */
@@ -101,8 +100,8 @@ static int repeat_some(struct serve *s, struct repeated *ret, struct jm_err *err
 	int code = 0, differ;
 
 	*ret = (struct repeated){0};
-	for (int i = 0; i < s->load.answers.n && ret->requests < VERIFIED && !code; i++) {
-		if (!jm_serve_is_done(s, i))
+	for (int i = 0; i < s->load.answers.n && ret->requests < JM_SERVE_VERIFIED && !code; i++) {
+		if (!jm_serve_is_done(s, i) || !s->load.answers.answer[i].token)
 			continue;
 		code = repeat(s, i, &differ, err);
 		ret->differing += differ;

@@ -197,6 +197,8 @@ static void requests_are_taken_in_their_order_as_there_is_room(void **state)
 		play_steps(&w->s);
 	}
 	assert_int_equal(before, QUESTIONS);
+	for (int i = 0; i < QUESTIONS; i++) /* the first ones will be repeated */
+		assert_true((i < JM_SERVE_VERIFIED) == (a->answer[i].token && a->answer[i].prompt));
 	for (int i = 1; i < QUESTIONS; i++)
 		assert_true(a->answer[i].arrived >= a->answer[i - 1].arrived);
 	assert_int_equal(count(all_of(w), JM_ANSWER_DONE), QUESTIONS);
