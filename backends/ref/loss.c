@@ -4,15 +4,21 @@
 
 #include <math.h>
 
-static double log_sum_exp(const double *x, int64_t n)
+/* The sum of exp(x - most). Their logarithm would be lost beside a very large maximum, so both are
+ * kept. */
+struct exponentials {
+	double most, sum;
+};
+
+static struct exponentials sum_exponentials(const double *x, int64_t n)
 {
-	double most = -INFINITY, sum = 0;
+	struct exponentials e = {.most = -INFINITY};
 
 	for (int64_t i = 0; i < n; i++)
-		most = fmax(most, x[i]);
+		e.most = fmax(e.most, x[i]);
 	for (int64_t i = 0; i < n; i++)
-		sum += exp(x[i] - most);
-	return most + log(sum);
+		e.sum += exp(x[i] - e.most);
+	return e;
 }
 
 /* The rows that count. */
@@ -35,14 +41,24 @@ void jm_ref_softmax_xent(const struct jm_node *n, double *const *in, double *con
 	for (int64_t r = 0; r < rows; r++) {
 		const double *x = in[0] + r * width;
 		int64_t target = (int64_t)in[1][r];
-		double lse = log_sum_exp(x, classes);
+		struct exponentials e = sum_exponentials(x, classes);
 
 		if (target < 0)
 			continue;
-		out[0][0] += each * (lse - x[target]);
+		out[0][0] += each * (log(e.sum) + (e.most - x[target]));
 		for (int64_t i = 0; out[1] && i < classes; i++)
-			out[1][r * width + i] = scale * (exp(x[i] - lse) - (i == target));
+			out[1][r * width + i] =
+				scale * (exp(x[i] - e.most) / e.sum - (i == target));
 	}
+}
+
+/* Of the largest the first is best. A NaN is never best. */
+static bool is_best(const double *x, int64_t width, int64_t target)
+{
+	for (int64_t i = 0; i < width; i++)
+		if (x[i] > x[target] || (x[i] == x[target] && i < target))
+			return false;
+	return !isnan(x[target]);
 }
 
 void jm_ref_top1(const struct jm_node *n, double *const *in, double *const *out)
@@ -50,13 +66,9 @@ void jm_ref_top1(const struct jm_node *n, double *const *in, double *const *out)
 	int64_t rows = jm_tensor_rows(n->in[0]), width = jm_tensor_width(n->in[0]);
 
 	for (int64_t r = 0; r < rows; r++) {
-		const double *x = in[0] + r * width;
-		int64_t best = 0;
+		int64_t target = (int64_t)in[1][r];
 
-		for (int64_t i = 1; i < width; i++)
-			if (x[i] > x[best])
-				best = i;
-		out[0][0] += best == (int64_t)in[1][r];
+		out[0][0] += target >= 0 && is_best(in[0] + r * width, width, target);
 	}
 	out[0][0] /= (double)rows;
 }

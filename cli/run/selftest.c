@@ -110,7 +110,9 @@ const struct jm_command jm_command_selftest = {
 	.description =
 		"Runs every operation that models are made of on the device and on the reference, "
 		"in f32, bf16 and f16, products also in 8 bits and convolutions in tf32, with "
-		"random operands on random shapes. The error is the largest difference of an "
+		"random operands on random shapes; activations, losses, norms and maxima also "
+		"with infinities, NaN, very large and denormal numbers. The error is the largest "
+		"difference of an "
 		"element, as a multiple of the tolerance for rounding: above 1 the operation is "
 		"wrong, and the types, shape and element of its first wrong case are shown. An "
 		"operation that a device does not support is run in parts, or not at all.\n"

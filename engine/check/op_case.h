@@ -37,7 +37,7 @@ struct backend_case {
 extern const struct backend_case backend_row_cases[], backend_image_cases[], backend_group_cases[],
 	backend_sums_cases[], backend_update_cases[], backend_attention_cases[],
 	backend_fp8_cases[], backend_norms_cases[], backend_pages_cases[], backend_parts_cases[],
-	backend_spectral_cases[], backend_noise_cases[];
+	backend_spectral_cases[], backend_noise_cases[], backend_special_cases[];
 /* A slow case, which tests run only once. */
 extern const struct backend_case backend_large_case;
 

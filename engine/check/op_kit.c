@@ -3,6 +3,7 @@
 #include "op_kit.h"
 #include "engine/graph/rng.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -78,6 +79,15 @@ struct jm_tensor *kit_counted(struct kit *k, int first, int rank, const int64_t 
 	return t;
 }
 
+struct jm_tensor *kit_special(
+	struct kit *k, enum jm_dtype type, unsigned kinds, int rank, const int64_t *dim)
+{
+	struct jm_tensor *t = kit_normal(k, type, 0, 1, rank, dim);
+
+	k->special[k->n_given - 1] = kinds;
+	return t;
+}
+
 struct jm_tensor *kit_param(struct kit *k, int rank, const int64_t *dim)
 {
 	struct jm_tensor *t =
@@ -137,6 +147,53 @@ static void draw(const struct kit *k, int g, int64_t first, int64_t n, double *r
 	}
 }
 
+/* A special value, and what the other elements of its row are: normal if 0. */
+struct special {
+	unsigned kind;
+	double value, others;
+};
+
+/* The special value of a row, or none (kind 0). */
+static struct special special_of(unsigned kinds, enum jm_dtype type, uint64_t bits)
+{
+	const bool half = type == JM_F16;
+	const double large = half ? 6e4 : 1e15, huge = half ? 6e4 : 1e30,
+		     tiny = half ? 1e-7 : 1e-40;
+	const struct special all[] = {{0}, {KIT_INFINITE, INFINITY, 0},
+		{KIT_INFINITE, -INFINITY, 0}, {KIT_NAN, NAN, 0},
+		{KIT_INFINITE | KIT_NAN, NAN, -INFINITY}, {KIT_LARGE, large, 0},
+		{KIT_LARGE, -large, 0}, {KIT_HUGE, huge, 0}, {KIT_HUGE, -huge, 0},
+		{KIT_TINY, tiny, 0}, {KIT_TINY, -0.0, 0}, {KIT_MASKED, -INFINITY, 0}};
+	struct special asked[sizeof(all) / sizeof(*all)];
+	size_t n = 0;
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+		if ((all[i].kind & kinds) == all[i].kind)
+			asked[n++] = all[i];
+	return asked[bits % n];
+}
+
+/* Puts special values in place of some of values first, first + 1... of operand g; in half of the
+ * special rows most elements are special. */
+static void draw_special(const struct kit *k, int g, int64_t first, int64_t n, double *value)
+{
+	const struct jm_tensor *t = k->given[g];
+	const uint64_t width = (uint64_t)jm_tensor_width(t), seed = ~jm_rng(k->seed, (uint64_t)g);
+
+	for (int64_t j = 0; j < n; j++) {
+		uint64_t i = (uint64_t)(first + j), row = jm_rng(seed, i / width);
+		struct special s = special_of(k->special[g], t->type, row >> 1);
+		bool few = jm_rng(seed, ~i) % 8 == 0, is = few != (row & 1);
+
+		if (s.kind == KIT_MASKED)
+			is = i % width < width / 2;
+		if (s.kind == KIT_LARGE) /* the variance of many equal ones is only rounding */
+			is = few;
+		if (s.kind && (is || s.others))
+			value[j] = is ? s.value : s.others;
+	}
+}
+
 static int write_given(struct kit *k, int g, struct jm_err *err)
 {
 	struct jm_tensor *t = k->given[g];
@@ -150,6 +207,8 @@ static int write_given(struct kit *k, int g, struct jm_err *err)
 	for (int64_t i = 0, n; i < count; i += n) {
 		n = count - i < 1024 ? count - i : 1024;
 		draw(k, g, i, n, value);
+		if (k->special[g])
+			draw_special(k, g, i, n, value);
 		jm_elements_narrow(t->type, data + (size_t)i * jm_dtype_bytes(t->type), n, value);
 	}
 	code = jm_program_write(k->program, t, data, err);

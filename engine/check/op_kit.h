@@ -22,8 +22,9 @@ struct kit {
 	uint64_t seed;
 	struct jm_tensor *given[KIT_MAX]; /* operands, and the distribution of their values */
 	double mean[KIT_MAX], spread[KIT_MAX];
-	int64_t below[KIT_MAX]; /* > 0: mean and whole numbers 0 to below - 1 */
-	bool counts[KIT_MAX];	/* they are mean, mean + 1, ... */
+	int64_t below[KIT_MAX];	   /* > 0: mean and whole numbers 0 to below - 1 */
+	bool counts[KIT_MAX];	   /* they are mean, mean + 1, ... */
+	unsigned special[KIT_MAX]; /* KIT_INFINITE...: what some rows hold beside normal values */
 	int n_given;
 	struct jm_tensor *result[KIT_MAX]; /* plain copies that the host reads */
 	int n_results;
@@ -48,6 +49,18 @@ struct jm_tensor *kit_whole(
 	struct kit *k, enum jm_dtype type, int least, int most, int rank, const int64_t *dim);
 /* i32: first, first + 1, ... */
 struct jm_tensor *kit_counted(struct kit *k, int first, int rank, const int64_t *dim);
+enum {
+	KIT_INFINITE = 1,
+	KIT_NAN = 2,
+	KIT_LARGE = 4,	/* f32 can sum their squares */
+	KIT_HUGE = 8,	/* and those of these not */
+	KIT_TINY = 16,	/* denormal, and -0 */
+	KIT_MASKED = 32 /* the first half of the row is -infinity */
+};
+/* Some rows are normal; in the others few or most elements have a special value, one for each row,
+ * of the kinds that are asked for. */
+struct jm_tensor *kit_special(
+	struct kit *k, enum jm_dtype type, unsigned kinds, int rank, const int64_t *dim);
 /* A trainable operand of any rank. */
 struct jm_tensor *kit_param(struct kit *k, int rank, const int64_t *dim);
 /* A result; `from` (may be NULL) holds its values before the run. */

@@ -38,7 +38,7 @@ JM_INLINE void act_grad_as(enum cpu_act kind, struct cpu_vec dy, struct cpu_vec 
 
 #pragma omp simd
 	for (size_t j = 0; j < m; j++)
-		c[j] = g[j] * jm_act_slope(kind, v[j]);
+		c[j] = kind != CPU_RELU ? g[j] * jm_act_slope(kind, v[j]) : v[j] > 0 ? g[j] : 0.f;
 	jm_emit(dx.data, dx.bf16, add, at, m, c);
 }
 

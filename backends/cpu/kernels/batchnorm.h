@@ -27,10 +27,10 @@ static inline void jm_bn_finalize(const struct cpu_bn *p, int64_t c)
 static inline void jm_bn_finish(
 	const struct cpu_bn *p, int64_t c, double n, double shift, double sum, double square)
 {
-	double off = sum / n;
+	double off = sum / n, var = square / n - off * off;
 
 	p->mean[c] = (float)(off + shift);
-	p->var[c] = (float)fmax(square / n - off * off, 0);
+	p->var[c] = (float)(var < 0 ? 0 : var); /* fmax would lose a NaN */
 	if (p->rstd)
 		jm_bn_finalize(p, c);
 }

@@ -6,6 +6,7 @@
 #include "kernel_set.h"
 #include "simd.h"
 
+#include <float.h>
 #include <math.h>
 #include <omp.h>
 
@@ -30,7 +31,7 @@ static size_t xent_scratch(int64_t rows, int64_t classes, int threads)
 }
 
 /* e = exp(x - max), where *max first becomes the largest value so far; *sum is scaled to it and
- * grows by e. */
+ * grows by e. While all values are -infinity, max is the lowest number, of which e is 0. */
 static void take_piece(const float *x, size_t n, float *restrict e, float *max, double *sum)
 {
 	float top = *max, part = 0;
@@ -57,9 +58,16 @@ static void fetch(const struct cpu_xent *p, size_t first, size_t n)
 		__builtin_prefetch(x + i, 0, 2);
 }
 
-static double log_sum_exp(const struct cpu_xent *p, size_t at, size_t n, const struct row *row)
+/* Of a row: its maximum, and the sum of exp(x - max), whose logarithm would be lost beside a very
+ * large maximum. */
+struct exponentials {
+	double max, sum;
+};
+
+static struct exponentials sum_exponentials(
+	const struct cpu_xent *p, size_t at, size_t n, const struct row *row)
 {
-	float buf[PIECE], max = -INFINITY;
+	float buf[PIECE], max = -FLT_MAX;
 	double sum = 0;
 
 	for (size_t i = 0; i < n; i += PIECE) {
@@ -70,7 +78,7 @@ static double log_sum_exp(const struct cpu_xent *p, size_t at, size_t n, const s
 		take_piece(x, m, row->e + i, &max, &sum);
 		row->max[i / PIECE] = max;
 	}
-	return (double)max + log(sum);
+	return (struct exponentials){(double)max, sum};
 }
 
 /*
@@ -95,15 +103,15 @@ static void gradient_piece(
 }
 
 /* right: index of the target class in the row. */
-static void gradient(const struct cpu_xent *p, size_t at, size_t n, double lse, size_t right,
-	const struct row *row)
+static void gradient(const struct cpu_xent *p, size_t at, size_t n, struct exponentials all,
+	size_t right, const struct row *row)
 {
 	for (size_t i = 0; i < n; i += PIECE) {
 		size_t m = n - i < PIECE ? n - i : PIECE;
 
 		fetch(p, at + n + (n + i) / 2, m / 2);
-		gradient_piece(p, at + i, m, right - i, exp((double)row->max[i / PIECE] - lse),
-			row->e + i);
+		gradient_piece(p, at + i, m, right - i,
+			exp((double)row->max[i / PIECE] - all.max) / all.sum, row->e + i);
 	}
 }
 
@@ -112,7 +120,7 @@ static double xent_row(const struct cpu_xent *p, int64_t r, const struct row *ro
 {
 	size_t n = (size_t)p->classes, stride = (size_t)p->stride, at = (size_t)r * stride;
 	size_t target = (size_t)p->targets[r], size = p->dlogits.bf16 ? 2 : 4;
-	double lse;
+	struct exponentials all;
 	float right;
 
 	if (p->targets[r] < 0) {
@@ -121,12 +129,12 @@ static double xent_row(const struct cpu_xent *p, int64_t r, const struct row *ro
 		return 0;
 	}
 	jm_load(p->logits.data, p->logits.bf16, at + target, 1, &right);
-	lse = log_sum_exp(p, at, n, row);
+	all = sum_exponentials(p, at, n, row);
 	if (p->dlogits.data)
-		gradient(p, at, n, lse, target, row);
+		gradient(p, at, n, all, target, row);
 	if (p->dlogits.data && stride > n && !(p->accumulate & JM_ADD_LOSS_DX))
 		memset((char *)p->dlogits.data + (at + n) * size, 0, (stride - n) * size);
-	return lse - (double)right;
+	return log(all.sum) + (all.max - (double)right);
 }
 
 static void xent(const struct cpu_xent *p, int threads)

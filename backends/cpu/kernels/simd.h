@@ -184,12 +184,13 @@ JM_INLINE float jm_gelu(float x)
 	return x * jm_gelu_gate(x, NULL);
 }
 
-/* d/dx x s = s + x s' with s' = s (1 - s) d(2u)/dx */
+/* d/dx x s = s + x s' with s' = s (1 - s) d(2u)/dx. x x is not computed alone, because it may
+ * overflow where s (1 - s) is 0. */
 JM_INLINE float jm_gelu_slope(float x)
 {
-	float slope, gate = jm_gelu_gate(x, &slope);
+	float slope, gate = jm_gelu_gate(x, &slope), by_x = x * slope * 1.5957691f;
 
-	return gate + x * slope * 1.5957691f * (1.f + 0.134145f * x * x);
+	return gate + by_x + 0.134145f * x * (by_x * x);
 }
 
 #endif

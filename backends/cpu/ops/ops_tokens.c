@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tokens, first, put-rows and their gradients: turns nodes into the kernels' arguments. */
+#include <math.h>
+
 #include "layout.h"
 
 /* Scratch holds a row of f32 for each image. */
@@ -105,6 +107,8 @@ static bool is_best(const struct jm_tensor *x, int64_t row, int64_t target)
 	int64_t width = jm_tensor_width(x), at = row * width;
 	double best = jm_element_get(x->type, x->data, at + target);
 
+	if (isnan(best))
+		return false;
 	for (int64_t i = 0; i < width; i++) {
 		double other = jm_element_get(x->type, x->data, at + i);
 

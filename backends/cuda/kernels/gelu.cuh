@@ -11,7 +11,8 @@
  */
 __device__ __forceinline__ float normal_below(float x, float &ret_bell)
 {
-	const float z = fabsf(x) * -0.31f;
+	/* exp(-x^2/2) is 0 long before 64; z must be finite, too */
+	const float z = fminf(fabsf(x), 64.f) * -0.31f;
 	float inverse, u, s = -0.1408756999f;
 
 	asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(1 - z));

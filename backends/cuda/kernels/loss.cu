@@ -14,17 +14,19 @@
 #define OWN_BYTES (1 << 10) /* of a block's shared memory, for what it adds up */
 #define SUMMERS 1024
 
-/* The maximum, and the sum of exp(x - most). */
+/* Below all logits that count: a maximum begins with it in place of -infinity, so that differences
+ * from it, in powers of 2 as well, are numbers. */
+#define LOWEST -2e38f
+
+/* The maximum, at least LOWEST, and the sum of exp(x - most). */
 struct partial {
 	float most, sum;
 };
 
 __device__ __forceinline__ struct partial join(struct partial a, struct partial b)
 {
-	float most = fmaxf(a.most, b.most);
+	const float most = fmaxf(a.most, b.most);
 
-	if (most == -INFINITY)
-		return a;
 	return {most, a.sum * __expf(a.most - most) + b.sum * __expf(b.most - most)};
 }
 
@@ -45,7 +47,7 @@ __device__ __forceinline__ struct partial block_join(struct partial x, struct pa
 	if (lane == 0)
 		share[warp] = x;
 	__syncthreads();
-	return warp_join(lane < warps ? share[lane] : partial{-INFINITY, 0});
+	return warp_join(lane < warps ? share[lane] : partial{LOWEST, 0});
 }
 
 /* The rows that count, at least 1. */
@@ -86,7 +88,7 @@ __global__ void __launch_bounds__(THREADS, 2) xent_kernel(struct cuda_xent p)
 	const T *row = as<const T>(p.logits) + blockIdx.x * p.stride;
 	T *out = as<T>(p.dlogits) + blockIdx.x * p.stride;
 	const int target = p.targets[blockIdx.x];
-	struct partial all = {-INFINITY, 0};
+	struct partial all = {LOWEST, 0};
 	float v[N];
 
 	for (int64_t i = N * threadIdx.x; i < p.classes; i += N * blockDim.x) {
@@ -177,8 +179,6 @@ __device__ __forceinline__ struct partial with_packs(struct partial all, const u
 	const float most = fmaxf(all.most, most_of<T>(q)), offset = -most * LOG2_E;
 	float sum = all.sum * fast_exp2((all.most - most) * LOG2_E);
 
-	if (most == -INFINITY)
-		return all;
 #pragma unroll
 	for (int u = 0; u < PACKS; u++) {
 		float v[PACK], part = 0;
@@ -213,7 +213,7 @@ __device__ __forceinline__ struct partial row_join(struct partial x, struct part
 		return x;
 #if __CUDA_ARCH__ >= 900
 	const unsigned at = shared_at(own);
-	struct partial ret = {-INFINITY, 0};
+	struct partial ret = {LOWEST, 0};
 
 	if (threadIdx.x == 0)
 		*own = x;
@@ -275,7 +275,7 @@ template <typename T>
 __device__ __forceinline__ struct partial keep_part(
 	const T *row, uint4 *kept, int from, int to, int classes)
 {
-	struct partial all = {-INFINITY, 0};
+	struct partial all = {LOWEST, 0};
 
 	for (int at = from + threadIdx.x; at < to; at += PACKS * ROW_THREADS) {
 		uint4 q[PACKS];
@@ -451,7 +451,8 @@ void cuda_xent(const struct cuda_xent *p, cudaStream_t stream)
 		mean_kernel<<<1, SUMMERS, 0, stream>>>(*p);
 }
 
-/* One block handles all rows, because the op runs rarely and the result is the same every time. */
+/* One block handles all rows, because the op runs rarely and the result is the same every time. A
+ * NaN is never right. */
 template <typename T>
 __global__ void top1_kernel(const T *logits, const int32_t *targets, int64_t rows, int64_t classes,
 	float *share, bool add)
@@ -462,7 +463,7 @@ __global__ void top1_kernel(const T *logits, const int32_t *targets, int64_t row
 		const T *row = logits + r * classes;
 		const int64_t target = targets[r];
 		const float best = target < 0 ? 0 : (float)row[target];
-		int beaten = target < 0;
+		int beaten = target < 0 || best != best;
 
 		for (int64_t i = threadIdx.x; i < classes && !beaten; i += blockDim.x)
 			beaten = (float)row[i] > best || ((float)row[i] == best && i < target);

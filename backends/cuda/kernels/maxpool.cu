@@ -205,6 +205,44 @@ __device__ __forceinline__ void keep_places(
 		make_uint2(__byte_perm(v[0], v[1], 0x6420), __byte_perm(v[2], v[3], 0x6420));
 }
 
+template <typename T> __device__ __forceinline__ unsigned is_nan(unsigned x)
+{
+	using B = typename both_of<T>::type;
+	const B v = *reinterpret_cast<B *>(&x);
+
+	return __hneu2_mask(v, v);
+}
+
+/* A NaN equals nothing, so that its place is not known: here it becomes that of the last NaN of the
+ * window, whose first pixel is (row, column). */
+template <typename T>
+__device__ __forceinline__ void find_nan(
+	const struct cuda_pool &p, const T *image, int row, int column, peak &best)
+{
+	unsigned any = 0;
+
+#pragma unroll
+	for (int k = 0; k < PAIRS; k++)
+		any |= is_nan<T>(best.value.v[k]);
+	if (!any)
+		return;
+	for (int i = 0; i < SIDE * SIDE; i++) {
+		const int y = row + i / SIDE, x = column + i % SIDE;
+
+		if (y < 0 || y >= p.in[0] || x < 0 || x >= p.in[1])
+			continue;
+		const uint4 q = __ldg(
+			reinterpret_cast<const uint4 *>(image + ((int64_t)y * p.in[1] + x) * p.c));
+		const unsigned v[PAIRS] = {q.x, q.y, q.z, q.w};
+#pragma unroll
+		for (int k = 0; k < PAIRS; k++) {
+			const unsigned here = is_nan<T>(v[k]);
+
+			best.place.v[k] = (i * 0x10001u & here) | (best.place.v[k] & ~here);
+		}
+	}
+}
+
 /* n: threads, of runs of rows, columns and packs. */
 template <typename T, bool NORM>
 __global__ void __launch_bounds__(THREADS)
@@ -248,8 +286,11 @@ __global__ void __launch_bounds__(THREADS)
 		norm.template apply<T>(bn, best.value, v);
 		store(result.v, v);
 		*reinterpret_cast<raw<PACK, T> *>(as<T>(p.y) + to) = result;
-		if (p.place)
-			keep_places(p.place + to, best.place, result);
+		if (!p.place)
+			continue;
+		if constexpr (!NORM) /* of a norm all of the channel is NaN */
+			find_nan(p, image, row, column, best);
+		keep_places(p.place + to, best.place, result);
 	}
 }
 

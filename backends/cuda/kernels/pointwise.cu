@@ -36,10 +36,11 @@ template <typename T> struct gelu {
 template <typename T> struct gelu_grad {
 	__device__ float operator()(float dy, float x) const
 	{
-		float t = tanh_of<T>(SQRT_2_PI * (x + CUBIC * x * x * x));
-		float slope = SQRT_2_PI * (1 + 3 * CUBIC * x * x);
+		const float t = tanh_of<T>(SQRT_2_PI * (x + CUBIC * x * x * x));
+		/* times x^2 one by one: x^2 may be infinite where 1 - t^2 is 0 */
+		const float by_x = x * (1 - t * t) * SQRT_2_PI;
 
-		return dy * 0.5f * (1 + t + x * (1 - t * t) * slope);
+		return dy * 0.5f * (1 + t + by_x + 3 * CUBIC * x * (by_x * x));
 	}
 };
 

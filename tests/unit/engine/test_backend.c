@@ -317,8 +317,8 @@ static const struct {
 } lists[] = {{backend_row_cases, false}, {backend_image_cases, true}, {backend_norms_cases, false},
 	{backend_parts_cases, false}, {backend_spectral_cases, false}, {backend_noise_cases, false},
 	{backend_pages_cases, false}, {backend_group_cases, true}, {backend_sums_cases, false},
-	{backend_attention_cases, false}, {backend_update_cases, false},
-	{backend_fp8_cases, false}};
+	{backend_attention_cases, false}, {backend_update_cases, false}, {backend_fp8_cases, false},
+	{backend_special_cases, false}};
 
 static void each_backend(bool (*check)(const char *name, const struct backend_case *c))
 {

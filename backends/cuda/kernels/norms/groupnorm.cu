@@ -161,7 +161,7 @@ template <typename T> __global__ void group_means_kernel(struct cuda_groups p, i
 	if (threadIdx.x % WARP)
 		return;
 	p.mean[group] = (float)mean;
-	p.rstd[group] = (float)(1 / sqrt(fmax(square, 0.) + (double)p.eps));
+	p.rstd[group] = rstd_of(square, p.eps);
 }
 
 /* The means of e gamma and e gamma h, which follow the parts. */

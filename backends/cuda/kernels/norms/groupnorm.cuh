@@ -29,6 +29,12 @@ __device__ __forceinline__ void shifts_of(
 	}
 }
 
+/* Of a variance that rounding may leave below 0; a NaN stays one. */
+__device__ __forceinline__ float rstd_of(double var, float eps)
+{
+	return (float)(1 / sqrt((var < 0 ? 0 : var) + (double)eps));
+}
+
 /* The gradient before SiLU. */
 template <typename T>
 __device__ __forceinline__ float slope_of(const struct cuda_groups &p, float dy, float t)

@@ -190,7 +190,7 @@ __device__ __forceinline__ void find_means(
 
 				return second - 2 * d * first + pixels * d * d;
 			});
-		const float rstd = (float)(1 / sqrt(fmax(square, 0.) + (double)p.eps));
+		const float rstd = rstd_of(square, p.eps);
 		const int64_t group = blockIdx.z * p.groups + blockIdx.y * q.groups + g;
 
 		if (threadIdx.x % WARP)
