@@ -248,7 +248,8 @@ static int takes_few_held(struct cuda_dev *dev, const struct jm_group *group, st
 	int code = takes_few_rows(dev, group, err);
 
 	if (!code && (n->in[1]->type == JM_F8E4M3 || !cuda_few_held_knows(&p) ||
-			     (gated && (!n->out[0]->is_virtual || jm_node_adds(gated, 0)))))
+			     (gated && (!n->out[0]->is_virtual || jm_node_adds(gated, 0) ||
+					       gated->out[0]->type != n->out[0]->type))))
 		code = cuda_no_types(n, err);
 	return code;
 }

@@ -4,7 +4,8 @@
  * A block computes 16 columns of y; its warps share K. Rows of w are the rows of products on tensor
  * cores, rows of x their columns. What is summed over may be in any order, so a lane reads 16 bytes
  * of w at a time, directly to registers, and the elements of x that belong to them. A block reads
- * the first of w before the kernel that makes x has ended.
+ * the first of w before the kernel that makes x has ended, unless that one may write w: then it
+ * starts behind it, because reads of w are not coherent with writes by a kernel that still runs.
  */
 #include "few_rows.cuh"
 
@@ -48,8 +49,6 @@ __global__ void __launch_bounds__(R::warps *WARP) few_rows_kernel(struct cuda_fe
 	const int begin = warp * R::together * chunk;
 	float d[TILES][4] = {};
 
-	if (!p.w_stays)
-		wait_for_previous();
 	for (int first = begin; first < p.from; first += R::ahead * R::warps * chunk) {
 		struct words a[R::ahead][2]; /* of two rows of w, 8 apart */
 		auto chunk_at = [&](int i) {
@@ -102,8 +101,13 @@ bool cuda_few_rows_knows(const struct cuda_few_rows *p)
 template <typename T, typename Y, int TILES, class R>
 static void few_rows_by(const struct cuda_few_rows *p, cudaStream_t stream)
 {
-	start_overlapping(few_rows_kernel<T, Y, TILES, R>, dim3((unsigned)(p->to / COLUMNS)),
-		R::warps * WARP, 0, stream, *p);
+	const auto kernel = few_rows_kernel<T, Y, TILES, R>;
+	const dim3 blocks((unsigned)(p->to / COLUMNS));
+
+	if (p->w_stays)
+		start_overlapping(kernel, blocks, R::warps * WARP, 0, stream, *p);
+	else
+		kernel<<<blocks, R::warps * WARP, 0, stream>>>(*p);
 }
 
 /* The fastest readings of those tried (docs/gpu-kernels.md, Serving). */
