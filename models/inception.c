@@ -351,6 +351,7 @@ const struct jm_model jm_model_inception = {
 	.presets = presets,
 	.weights = weights,
 	.top = "*fc.*",
+	.least_batch = 2, /* the auxiliary head norms one pixel of an image */
 	.complete = inception_complete,
 	.default_seq = inception_default_seq,
 	.build = inception_build,

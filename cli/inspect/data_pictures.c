@@ -128,10 +128,8 @@ static void print_classes(
 		jm_text_tame_lines(line);
 		jm_data_item(f, "class", line);
 	}
-	if (set->classes > NAMED) {
-		snprintf(line, sizeof(line), "%d more", set->classes - NAMED);
-		jm_data_item(f, "class", line);
-	}
+	if (set->classes > NAMED)
+		jm_data_count(f, "more classes", set->classes - NAMED);
 }
 
 /* "image, caption" */

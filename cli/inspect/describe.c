@@ -33,8 +33,7 @@ static const struct jm_option options[] = {
 		JM_BIND(JM_INT, struct describe_plan, training.batch),
 		.min = 1,
 		.max = 1e9,
-		.fallback = "1",
-		.help = "sequences or images per step"},
+		.help = "sequences or images per step; without it 1, for inception3 2"},
 	{.name = "seq",
 		JM_BIND(JM_INT, struct describe_plan, training.seq),
 		.min = 1,
@@ -274,6 +273,7 @@ static int make_plan(struct jm_cli *cli, const char *name, struct describe_plan 
 		code = jm_model_dims(t->model, preset, &plan->values, &plan->dims, err);
 	if (!code)
 		code = choose(plan, names_text(cli) && cli->n_args > 1, err);
+	t->batch = t->batch ? t->batch : describe_least_batch(cli->args, cli->n_args);
 	if (!code)
 		code = jm_device_open(
 			choose_device(plan), describe_ranks_threads(plan), &plan->device, err);

@@ -2,6 +2,7 @@
 #include "describe_serve.h"
 
 #include "base/text/json.h"
+#include "base/text/number.h"
 #include "describe_several.h"
 #include "engine/run/served_model.h"
 #include "report/format/text.h"
@@ -72,11 +73,10 @@ int describe_serve_plan(struct describe_plan *plan, struct jm_err *err)
 	fixed = s->peak_bytes - (size_t)s->pages * s->page_bytes;
 	if (fixed + s->page_bytes > s->budget)
 		return jm_err_set(err, JM_ERANGE,
-			"Serving %s needs %.3f GB before the first page of its cache, and %.3f GB "
-			"may "
-			"be used; give more --memory, fewer --step-tokens or a narrower "
+			"Serving %s needs %.*f GB before the first page of its cache, and %.*f GB "
+			"may be used; give more --memory, fewer --step-tokens or a narrower "
 			"--precision.",
-			plan->name, (double)fixed / 1e9, (double)s->budget / 1e9);
+			plan->name, JM_GB(fixed), JM_GB(s->budget));
 	return plan_pages(plan, (int64_t)((s->budget - fixed) / s->page_bytes), err);
 }
 

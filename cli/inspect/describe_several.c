@@ -9,6 +9,21 @@
 
 #define SUFFIX 16 /* bytes of a prefix and its unit */
 
+int64_t describe_least_batch(char *const *name, int n)
+{
+	const struct jm_preset *preset;
+	const struct jm_model *model;
+	int64_t least = 1;
+
+	for (int i = 0; i < n; i++) {
+		struct jm_err why = JM_ERR_INIT;
+
+		if (!jm_model_find(name[i], &model, &preset, &why) && model->least_batch > least)
+			least = model->least_batch;
+	}
+	return least;
+}
+
 double describe_items(const struct describe_plan *plan)
 {
 	return (double)(plan->training.batch * plan->training.seq) *

@@ -8,6 +8,8 @@
 /* A column for each model. */
 int describe_several(
 	const struct describe_plan *plan, int n, int width, FILE *out, struct jm_err *err);
+/* The smallest batch that all models of these names can be trained with. */
+int64_t describe_least_batch(char *const *name, int n);
 /* Items of a step. */
 double describe_items(const struct describe_plan *plan);
 /* A line: "parameters 25.56 M", "model FLOPs 24.5 GFLOP"; a number without a unit has B for

@@ -433,6 +433,12 @@ static int run_plan_command(struct jm_cli *cli)
 
 	JM_FILL(&cli->values, &call);
 	r.given.plan = call.plan;
+	if (call.schema && (call.cases || cli->n_args)) {
+		jm_err_set(&cli->err, JM_EUSAGE,
+			"--schema prints what any plan file may hold; omit %s.",
+			call.cases ? "--cases" : "the name of the file");
+		return jm_cli_fail(cli);
+	}
 	if (call.schema)
 		return jm_plan_schema_print(cli);
 	if (!cli->n_args || !jm_plan_is_file(cli->args[0])) {

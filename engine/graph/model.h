@@ -90,6 +90,8 @@ struct jm_model {
 	struct json_t *(*make_config)(const struct jm_values *dims);
 	/* Optional: parameters that are never trained; patterns as in struct jm_freeze. */
 	const char *frozen;
+	/* Optional: the samples that a norm over the batch needs to have a variance. */
+	int64_t least_batch;
 	/* Optional, a pattern of fnmatch: the parameters whose rows are the classes. */
 	const char *top;
 	/*

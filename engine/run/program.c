@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans, builds and runs a program. */
 #include "program.h"
+#include "base/text/number.h"
 #include "engine/graph/tensor.h"
 #include "engine/graph/tensor_parallel.h"
 #include "engine/plan/apply_choices.h"
@@ -187,12 +188,12 @@ static int allocate(struct jm_program *p, struct jm_err *err)
 		take(d, p->persistent_bytes - p->weight_bytes, &p->memory) && take_arena(p))
 		return 0;
 	if (!fits)
-		snprintf(lacks, sizeof(lacks), "has %.2f GB", (double)have / 1e9);
+		snprintf(lacks, sizeof(lacks), "has %.*f GB", JM_GB(have));
 	return jm_room_refuse(jm_device_room(d), (double)p->peak_bytes, err,
-		"The program needs %.2f GB (%.2f GB kept between steps, %.2f GB of activations and "
+		"The program needs %.*f GB (%.*f GB kept between steps, %.*f GB of activations and "
 		"scratch), but device %s %s; use a smaller batch, sequence or model.",
-		(double)p->peak_bytes / 1e9, (double)p->persistent_bytes / 1e9,
-		(double)p->arena_bytes / 1e9, d->backend->name, lacks);
+		JM_GB(p->peak_bytes), JM_GB(p->persistent_bytes), JM_GB(p->arena_bytes),
+		d->backend->name, lacks);
 }
 
 /* The address of a cell from its offset. */

@@ -199,6 +199,17 @@ def test_a_sharded_update_has_no_checkpoint(tmp_path):
     assert done.returncode == FAILED and "--checkpoint" in done.stdout
 
 
+@pytest.mark.parametrize("more, said", [
+    ([], "each rank updates its share of the parameters"),
+    (["--checkpoint", "c"], "each rank updates all parameters, because a checkpoint needs all moments on one"),
+    (["--ema", "0.9"], "each rank updates all parameters, because --ema needs all of the mean on one"),
+    (["--shard-update", "off", "--ema", "0.9"], None)], ids=str)
+def test_the_plan_says_why_the_update_is_not_sharded(tmp_path, more, said):
+    done = jm(*GPT, "--ranks", "2", "--device", "ref", "--batch", "1", "--steps", "1", *more, cwd=tmp_path)
+    assert done.returncode == 0
+    assert said in " ".join(done.stderr.split()) if said else "each rank" not in done.stderr
+
+
 def test_a_sharded_update_is_not_in_eight_bits():
     r = one(*GPT, "--ranks", "2", "--device", "ref", "--precision", "fp8-true", "--shard-update", "on", "--batch", "1",
             "--steps", "1", status=FAILED)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A few nodes, run again and again. */
 #include "kernel_run.h"
+#include "base/text/number.h"
 #include "gang.h"
 #include "memory.h"
 
@@ -90,9 +91,9 @@ static int check_memory(const struct jm_kernel *k, struct jm_err *err)
 	if (!has || needs <= has)
 		return 0;
 	return jm_room_refuse(jm_device_room(&k->device), (double)needs, err,
-		"Out of memory before the first step: %.2f GB are needed, and %.2f GB may be taken "
+		"Out of memory before the first step: %.*f GB are needed, and %.*f GB may be taken "
 		"on %.70s; take smaller dimensions.",
-		(double)needs / 1e9, (double)has / 1e9, k->device.props.name);
+		JM_GB(needs), JM_GB(has), k->device.props.name);
 }
 
 static void describe(struct jm_kernel *k)

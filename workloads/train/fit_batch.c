@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What fits into memory, by planning: no step runs. */
 #include "fit_batch.h"
+#include "base/text/number.h"
 
 #define MOST_BATCH 1000000
 
@@ -146,9 +147,9 @@ int jm_fit_batch(struct jm_training *t, const struct jm_batch_feed *feed,
 	code = search(&s, err);
 	if (!code && !s.good)
 		return jm_room_refuse(room, s.bad_peak, err,
-			"Not even a batch of %d fits: it needs %.2f GB, but %.2f GB are available; "
+			"Not even a batch of %d fits: it needs %.*f GB, but %.*f GB are available; "
 			"use a smaller sequence or model (fewer --layers), or --recompute%s.",
-			s.least, s.bad_peak / 1e9, (double)limit / 1e9,
+			s.least, JM_GB(s.bad_peak), JM_GB(limit),
 			t->pure ? "" : ", or --precision bf16-true, which keeps no f32 masters");
 	if (!code)
 		t->batch = s.good;

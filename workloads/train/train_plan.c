@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train_plan.h"
 #include "base/text/json.h"
+#include "base/text/number.h"
 #include "engine/graph/tensor.h"
 #include "engine/plan/bucket.h"
 #include "fit_batch.h"
+#include "train_parts.h"
 #include "workloads/parts/memory.h"
 
 #include <math.h>
@@ -200,6 +202,22 @@ static json_t *plan_json(const struct train *s)
 	return plan;
 }
 
+/* Who updates, if there are several ranks: a checkpoint or a mean takes their shares away. */
+static const char *told_update(const struct train *s)
+{
+	bool could = s->training.ranks > 1 && strcmp(s->given.shard_update, "off") != 0;
+
+	if (s->graph->shard)
+		return "; each rank updates its share of the parameters";
+	if (could && jm_train_has_checkpoint(s))
+		return "; each rank updates all parameters, because a checkpoint needs all "
+		       "moments on one";
+	if (could && s->training.adamw.average > 0)
+		return "; each rank updates all parameters, because --ema needs all of the mean on "
+		       "one";
+	return "";
+}
+
 void jm_train_plan_tell(const struct train *s)
 {
 	const struct jm_program *p = s->program;
@@ -209,16 +227,15 @@ void jm_train_plan_tell(const struct train *s)
 		snprintf(last, sizeof(last), "; the last part has %d of %d blocks",
 			s->graph->last_blocks, s->graph->n_blocks);
 	jm_log(s->work->ctx, JM_INFO,
-		"Batch %lld needs %.3f GB at most (%.3f GB stay, %.3f GB of activations and "
-		"scratch; %s%s%s), planned in %.0f ms; %.3f GB may be used.",
-		(long long)s->training.batch, (double)peak_with_inputs(s) / 1e9,
-		(double)p->persistent_bytes / 1e9, (double)p->arena_bytes / 1e9,
+		"Batch %lld needs %.*f GB at most (%.*f GB stay, %.*f GB of activations and "
+		"scratch; %s%s%s), planned in %.0f ms; %.*f GB may be used.",
+		(long long)s->training.batch, JM_GB(peak_with_inputs(s)),
+		JM_GB(p->persistent_bytes), JM_GB(p->arena_bytes),
 		s->training.recompute		   ? "blocks are recomputed"
 		: s->training.keep_all		   ? "all results are kept for gradients"
 		: !(s->training.remake.share <= 0) ? "most results are kept for gradients"
 						   : "norms and activations are recomputed",
-		s->graph->shard ? "; each rank updates its share of the parameters" : "", last,
-		s->plan_s * 1e3, (double)s->memory / 1e9);
+		told_update(s), last, s->plan_s * 1e3, JM_GB(s->memory));
 	if (s->work->more)
 		json_object_set_new(s->work->more, "plan", plan_json(s));
 }
@@ -235,11 +252,11 @@ static int refuse_model(const struct train *s, struct jm_err *err)
 	double stays = (double)bytes_of_parameters(s), memory = (double)s->memory;
 
 	return jm_room_refuse(s->room, (double)peak_with_inputs(s), err,
-		"Out of memory before the first step: batch %lld needs %.2f GB, of which "
-		"parameters, gradients and optimizer alone take %.2f GB, and %.2f GB may be taken. "
+		"Out of memory before the first step: batch %lld needs %.*f GB, of which "
+		"parameters, gradients and optimizer alone take %.*f GB, and %.*f GB may be taken. "
 		"About %.2g %% of the parameters fit%s; take fewer --layers or another model.",
-		(long long)s->training.batch, (double)peak_with_inputs(s) / 1e9, stays / 1e9,
-		memory / 1e9, 100 * memory / stays,
+		(long long)s->training.batch, JM_GB(peak_with_inputs(s)), JM_GB(stays),
+		JM_GB(memory), 100 * memory / stays,
 		s->training.pure ? ""
 				 : ", and about twice as many with --precision bf16-true, which "
 				   "keeps no f32 masters");
@@ -254,10 +271,9 @@ int jm_train_plan_fits(const struct train *s, struct jm_err *err)
 	if (bytes_of_parameters(s) > s->memory)
 		return refuse_model(s, err);
 	return jm_room_refuse(s->room, (double)peak_with_inputs(s), err,
-		"Out of memory before the first step: batch %lld needs %.2f GB (%.2f GB stay, %.2f "
-		"GB of activations and scratch), and %.2f GB may be taken; take a smaller batch "
+		"Out of memory before the first step: batch %lld needs %.*f GB (%.*f GB stay, %.*f "
+		"GB of activations and scratch), and %.*f GB may be taken; take a smaller batch "
 		"(--batch max finds the largest), sequence or model, or --recompute.",
-		(long long)s->training.batch, (double)peak_with_inputs(s) / 1e9,
-		(double)p->persistent_bytes / 1e9, (double)p->arena_bytes / 1e9,
-		(double)s->memory / 1e9);
+		(long long)s->training.batch, JM_GB(peak_with_inputs(s)),
+		JM_GB(p->persistent_bytes), JM_GB(p->arena_bytes), JM_GB(s->memory));
 }

@@ -33,3 +33,12 @@ bool jm_number_whole(const char *text, uint64_t most, uint64_t *ret)
 	*ret = value;
 	return true;
 }
+
+int jm_number_digits(double size)
+{
+	int digits = 2;
+
+	for (double shown = size * 100; size > 0 && shown < 9.95 && digits < 9; digits++)
+		shown *= 10;
+	return digits;
+}

@@ -14,4 +14,9 @@ bool jm_number_real(const char *text, double *ret);
  * "1\n". */
 bool jm_number_whole(const char *text, uint64_t most, uint64_t *ret);
 
+/* Digits behind the point, 2 to 9, so that a size above 0 has at least two that are not 0. */
+int jm_number_digits(double size);
+/* Bytes for "%.*f GB". */
+#define JM_GB(bytes) jm_number_digits((double)(bytes) / 1e9), (double)(bytes) / 1e9
+
 #endif

@@ -53,6 +53,15 @@ def test_published(preset):
     assert d["peak_bytes"] == d["persistent_bytes"] + d["arena_bytes"]
 
 
+def test_the_default_batch_is_one_that_all_models_train_with():
+    """A norm of inception3's auxiliary head sees one pixel of an image."""
+    one = jm("describe", "inception3", "--batch", 1)
+    assert one.returncode == USAGE and "no variance" in " ".join(one.stderr.split())
+    assert "training in f32, batch 2," in jm("describe", "inception3").stdout
+    assert "training in f32, batch 2," in jm("describe", "resnet50", "inception3").stdout
+    assert "training in f32, batch 1," in jm("describe", "resnet50").stdout
+
+
 @pytest.mark.parametrize("words", PUBLISHED_MORE)
 def test_published_more(words):
     parameters, gflops, executed = PUBLISHED_MORE[words]

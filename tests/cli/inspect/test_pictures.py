@@ -38,6 +38,15 @@ def test_counts_a_folder(folder):
     assert entry(out, "pixels") == ["20 to 21 wide, 30 to 31 high"]
 
 
+def test_says_how_many_classes_it_does_not_list(folder):
+    assert "more classes" not in show(folder).stdout
+    for name in "cdefg":
+        (folder / name).mkdir()
+        noise(20, 30).save(folder / name / "a.png")
+    out = show(folder).stdout
+    assert len(entry(out, "class")) == 5 and entry(out, "more classes") == ["2"]
+
+
 @pytest.mark.parametrize("kind", BAD_PICTURES)
 def test_counts_and_names_a_bad_file(folder, kind):
     bad_picture(folder / "bee" / "c.jpg", kind)

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from described import describe
-from jm import BUILD, SOURCE, jm
+from jm import BUILD, SOURCE, USAGE, jm
 from runs import records
 
 # (GPU, work, cap in W): throughput of one GPU as printed in Tables 3 and 4 of arXiv 2603.16164
@@ -154,6 +154,12 @@ def test_schema_is_one(tmp_path):
                 {"runs": [{"work": "gemm", "repeat": 0}]}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(bad, schema())
+
+
+@pytest.mark.parametrize("more", ["--cases", "plan.yaml"])
+def test_schema_is_of_no_plan(more):
+    refused = jm("plan", "--schema", more)
+    assert refused.returncode == USAGE and "omit" in refused.stderr and not refused.stdout
 
 
 @pytest.mark.parametrize("path", sorted((SOURCE / "suites").rglob("*.yaml")), ids=lambda p: p.stem)

@@ -46,11 +46,28 @@ static void takes_digits_only(void **state)
 	assert_int_equal(value, 100);
 }
 
+static void shows_two_digits_at_least(void **state)
+{
+	static const struct {
+		double bytes;
+		const char *text;
+	} sizes[] = {{0, "0.00"}, {134.2e9, "134.20"}, {1e9, "1.00"}, {0.12e9, "0.12"},
+		{0.0996e9, "0.10"}, {98e6, "0.098"}, {31e3, "0.000031"}, {1, "0.000000001"}};
+	char text[24];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		snprintf(text, sizeof(text), "%.*f", JM_GB(sizes[i].bytes));
+		assert_string_equal(text, sizes[i].text);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(takes_decimal_numbers_only),
 		cmocka_unit_test(takes_digits_only),
+		cmocka_unit_test(shows_two_digits_at_least),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
