@@ -116,13 +116,13 @@ __device__ __forceinline__ void keys_gradient(
 	}
 }
 
-/* The sums of a warp group over all tiles. */
+/* The sums of a warp group over all tiles; its keys are those from `mine` on of the block. */
 template <class M, typename T, int D, int STAGES>
 __device__ __forceinline__ void keys_sums(const struct tiles &t, const keys_place &at,
-	const unsigned char *memory, uint32_t base, uint32_t q_full, uint32_t dy_full,
+	const unsigned char *memory, uint32_t base, uint32_t q_full, uint32_t dy_full, int mine,
 	float (&dk)[D / 2], float (&dv)[D / 2])
 {
-	const int lane = threadIdx.x % WARP, mine = threadIdx.x / GROUP * TILE;
+	const int lane = threadIdx.x % WARP;
 	const uint32_t k = base + M::k + mine * CHUNK_ROW, v = base + M::v + mine * CHUNK_ROW;
 	int i = 0, m = 0;
 
@@ -204,7 +204,7 @@ __global__ void __launch_bounds__(3 * GROUP, 1)
 	more_registers<240>();
 	barrier_wait(start, 0);
 	keys_sums<M, T, D, STAGES>(
-		t, p, raw + (base - shared_at(raw)), base, q_full, dy_full, dk, dv);
+		t, p, raw + (base - shared_at(raw)), base, q_full, dy_full, group * TILE, dk, dv);
 	turn_back<D>(t, dk, p.row0 + group * TILE);
 	emit<D>(dk, grad_of<T>(t.k, p.batch, p.group * D), t.k.row, p.row0 + group * TILE, t.keys,
 		t.scale);

@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernel of attention_tiles.cu that computes scores once, for heads of 64: dq, dk and dv.
+ * The kernel of attention_tiles.cu that computes scores once, for heads of 64 and 128: dq, dk and
+ * dv.
  *
  * A block takes 128 keys of a head after another, by tickets, and walks over tiles of 64 queries.
  * Two warp groups own 64 keys each and sum dk and dv as in attention_keys.cuh; they leave ds in
  * shared memory, from where a third computes the part of dq that is due to these keys. Parts are
  * added in global memory, in f32, and always in the same order: a tile of dq counts what was added,
- * and a block adds its part when the count is that of the blocks before it, which are those of
- * later keys. The block of the first keys reads the sum, adds its own part and writes dq.
+ * and a block adds its part when the count is that of the blocks before it. The last block of a
+ * tile reads the sum, adds its own part and writes dq.
+ *
+ * There are two orders. DOWN: first keys first, and the last queries first, for all heads of a
+ * group, so that of a causal head the longest tickets begin first, and tiles that a block needs
+ * first are those that the block before it has done first. Otherwise last keys first, and the first
+ * queries first: a block of a causal head begins with queries that no block before it has.
  *
  * A part needs only those of blocks with smaller tickets, which are running or done, so no block
  * waits forever. Sums lie in slots, as many as heads that may be under way; a slot's counts go on
@@ -16,246 +22,11 @@
 #ifndef JM_CUDA_ATTENTION_ONCE_CUH
 #define JM_CUDA_ATTENTION_ONCE_CUH
 
-#include "attention_keys.cuh"
+#include "attention_wide.cuh"
 
-#define DEPTH	64
-#define OWN	(2 * TILE) /* keys of a block */
-#define RING	4	   /* tiles of queries, and of dy, in shared memory */
-#define TURNS	2	   /* keys, and tiles of ds, in shared memory */
-#define SENDERS 3	   /* tiles of dq in shared memory, with a thread each */
-
-/* What blocks share. */
-struct once {
-	float *sums; /* [slots, heads of a group, tiles of queries, TILE, DEPTH], as threads hold
-			them */
-	int *counts; /* [slots, heads of a group, tiles of queries], 0 at first */
-	int *ticket; /* 0 at first */
-	int slots, side, total; /* side: groups of heads whose tickets alternate; total: tickets */
-};
-
-/* Keys of a ticket. tile: their number, last: that of the last ones. */
-struct once_place {
-	keys_place keys;
-	int tiles, slot, generation, tile, last;
-};
-
-/* Tickets of a band of heads begin with their last keys. */
-__device__ __forceinline__ once_place once_of(
-	const struct tiles &t, const struct once &o, int ticket)
-{
-	const int n = (t.keys + OWN - 1) / OWN, all = t.groups * t.batch;
-	const int band = ticket / (o.side * n), in = ticket % (o.side * n);
-	const int width = min(o.side, all - band * o.side), head = band * o.side + in % width;
-	once_place p;
-
-	p.tile = n - 1 - in / width;
-	p.last = n - 1;
-	p.keys.batch = head / t.groups;
-	p.keys.group = head % t.groups;
-	p.keys.row0 = p.tile * OWN;
-	p.keys.per_group = t.heads / t.groups;
-	p.tiles = (t.seq + TILE - 1) / TILE;
-	p.keys.first = t.causal ? p.keys.row0 / TILE : 0;
-	p.keys.count = p.tiles - p.keys.first;
-	p.keys.total = p.keys.count * p.keys.per_group;
-	p.slot = head % o.slots;
-	p.generation = head / o.slots;
-	return p;
-}
-
-/* A tile of dq: its index in what blocks share, its head and first query, the count to wait for;
- * alone: there is only one part. */
-struct once_tile {
-	int at, head, row0, before;
-	bool first, alone;
-};
-
-__device__ __forceinline__ once_tile once_tile_of(
-	const struct tiles &t, const once_place &p, int i)
-{
-	const int h = i / p.keys.count, m = p.keys.first + i % p.keys.count;
-	const int top = t.causal ? min(p.last, m / (OWN / TILE)) : p.last;
-
-	return {(p.slot * p.keys.per_group + h) * p.tiles + m, p.keys.group * p.keys.per_group + h,
-		m * TILE, p.generation * (top + 1) + top - p.tile, p.tile == top, top == 0};
-}
-
-/* Offsets in shared memory. */
-struct once_memory {
-	static constexpr int own = OWN * DEPTH * 2, tile = TILE * DEPTH * 2,
-			     ds_tile = OWN * TILE * 2, dq_tile = TILE * DEPTH * 4;
-	static constexpr int k = 0, v = TURNS * own, q = 2 * TURNS * own, dy = q + RING * tile,
-			     ds = dy + RING * tile, dq = ds + TURNS * ds_tile;
-	static constexpr int lse = dq + SENDERS * dq_tile, delta = lse + RING * TILE * 4,
-			     barriers = delta + RING * TILE * 4,
-			     tickets = barriers + 32 * (RING + TURNS + SENDERS);
-	static constexpr int bytes = tickets + TURNS * 4 + 1024;
-};
-
-/* Barriers of each stage or turn: the full ones, then the empty ones. got: a sum was read. */
-struct once_bars {
-	uint32_t q, dy, kv, ds, dq, got;
-};
-
-/* ---- counts and sums ------------------------------------------------------------------------- */
-
-__device__ __forceinline__ int count_of(const int *count)
-{
-	int is;
-
-	asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(is) : "l"(count) : "memory");
-	return is;
-}
-
-__device__ __forceinline__ void count_add(int *count)
-{
-	asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(count) : "memory");
-}
-
-/* Writes a tile of dq from shared memory, or adds it. */
-__device__ __forceinline__ void sum_start(float *to, uint32_t from, int bytes, bool first)
-{
-	if (first)
-		send_bytes(to, from, bytes);
-	else
-		add_bytes(to, from, bytes);
-	send_commit();
-}
-
-/* The next keys of a block: false if there are none. */
-__device__ __forceinline__ bool once_next(const struct tiles &t, const struct once &o,
-	const unsigned char *memory, const once_bars &bars, int w, once_place *ret)
-{
-	barrier_wait(bars.kv + w % TURNS * 8, w / TURNS & 1);
-
-	const int ticket = reinterpret_cast<const volatile int *>(
-		memory + once_memory::tickets)[w % TURNS];
-
-	if (ticket < o.total)
-		*ret = once_of(t, o, ticket);
-	return ticket < o.total;
-}
-
-/* A thread that sends every SENDERS-th tile of dq. Of the first keys' tiles it brings the sum. */
-__device__ __forceinline__ void once_send(const struct tiles &t, const struct once &o,
-	const unsigned char *memory, uint32_t base, const once_bars &bars, int turn)
-{
-	const uint32_t full = bars.dq + turn * 8, got = bars.got + turn * 8,
-		       tile = base + once_memory::dq + turn * once_memory::dq_tile;
-	once_place p;
-	int done = 0;
-
-	for (int w = 0; once_next(t, o, memory, bars, w, &p); w++) {
-		bool seen = false;
-
-		barrier_arrive(bars.kv + (TURNS + w % TURNS) * 8);
-		for (int i = (turn + SENDERS - done % SENDERS) % SENDERS; i < p.keys.total;
-			i += SENDERS) {
-			const once_tile at = once_tile_of(t, p, i);
-			float *sum = o.sums + (int64_t)at.at * TILE * DEPTH;
-			const int parity = (done + i) / SENDERS & 1;
-
-			if (p.tile)
-				barrier_wait(full, parity);
-			while (!seen && !at.alone && count_of(o.counts + at.at) != at.before)
-				;
-			copy_fence();
-			if (p.tile) {
-				sum_start(sum, tile, once_memory::dq_tile, at.first);
-			} else if (at.alone) {
-				barrier_arrive(got);
-			} else {
-				barrier_expect(got, once_memory::dq_tile);
-				copy_bytes(tile, sum, once_memory::dq_tile, got);
-			}
-			seen = false;
-			if (i + SENDERS < p.keys.total) {
-				const once_tile next = once_tile_of(t, p, i + SENDERS);
-
-				seen = !next.alone && count_of(o.counts + next.at) == next.before;
-			}
-			if (p.tile) {
-				barrier_arrive(got);
-				send_wait();
-				copy_fence();
-			} else {
-				barrier_wait(full, parity);
-			}
-			if (!at.alone)
-				count_add(o.counts + at.at);
-			barrier_arrive(full + SENDERS * 8);
-		}
-		done += p.keys.total;
-	}
-}
-
-/* ---- copies ---------------------------------------------------------------------------------- */
-
-/* The thread that copies takes tickets until there are none. */
-__device__ __forceinline__ void once_copy(const struct tiles &t, const struct once &o,
-	const struct boxes &map, unsigned char *memory, uint32_t base, const once_bars &bars)
-{
-	typedef once_memory M;
-	int done = 0;
-
-	for (int w = 0;; w++) {
-		const int turn = w % TURNS, ticket = atomicAdd(o.ticket, 1);
-		const uint32_t kv = bars.kv + turn * 8;
-
-		if (w >= TURNS)
-			barrier_wait(kv + TURNS * 8, (w / TURNS - 1) & 1);
-		reinterpret_cast<int *>(memory + M::tickets)[turn] = ticket;
-		if (ticket >= o.total) {
-			barrier_arrive(kv);
-			return;
-		}
-		const once_place p = once_of(t, o, ticket);
-
-		barrier_expect(kv, 2 * M::own);
-		for (int r = 0; r < OWN; r += TILE) {
-			const int at = turn * M::own + r * CHUNK_ROW, row = p.keys.row0 + r,
-				  column = p.keys.group * DEPTH;
-
-			copy_box(base + M::k + at, &map.k, column, row, p.keys.batch, kv);
-			copy_box(base + M::v + at, &map.v, column, row, p.keys.batch, kv);
-		}
-		for (int i = 0; i < p.keys.total; i++, done++) {
-			const int st = done % RING,
-				  h = p.keys.group * p.keys.per_group + i / p.keys.count,
-				  row = (p.keys.first + i % p.keys.count) * TILE;
-			const uint32_t q = bars.q + st * 8, dy = bars.dy + st * 8;
-			const int64_t at = (int64_t)(p.keys.batch * t.heads + h) * t.padded + row;
-
-			if (done >= RING)
-				barrier_wait(q + RING * 8, (done / RING - 1) & 1);
-			barrier_expect(q, M::tile + TILE * 4);
-			copy_box(base + M::q + st * M::tile, &map.q, h * DEPTH, row, p.keys.batch,
-				q);
-			copy_bytes(base + M::lse + st * TILE * 4, t.lse + at, TILE * 4, q);
-			if (done >= RING)
-				barrier_wait(dy + RING * 8, (done / RING - 1) & 1);
-			barrier_expect(dy, M::tile + TILE * 4);
-			copy_box(base + M::dy + st * M::tile, &map.dy, h * DEPTH, row,
-				p.keys.batch, dy);
-			copy_bytes(base + M::delta + st * TILE * 4, t.delta + at, TILE * 4, dy);
-		}
-	}
-}
+#define DEPTH 64
 
 /* ---- dq -------------------------------------------------------------------------------------- */
-
-/* dq += ds k, the rows of ds are keys; both in shared memory (matrix_low). */
-template <typename T>
-__device__ __forceinline__ void once_part(accumulators &dq, uint32_t ds, uint32_t k)
-{
-	product_fence();
-#pragma unroll
-	for (int j = 0; j < OWN / 16; j++)
-		product_columns<T>(dq, matrix_of(ds + j * CHUNK_ROW), matrix_of(k + j * CHUNK_ROW));
-	product_commit();
-	product_wait<0>();
-	results_from_here(dq);
-}
 
 /* The sums of a tile as threads hold them; a thread's packs are GROUP apart. */
 __device__ __forceinline__ void once_read(accumulators &dq, const float4 *share)
@@ -269,57 +40,52 @@ __device__ __forceinline__ void once_read(accumulators &dq, const float4 *share)
 	}
 }
 
-__device__ __forceinline__ void once_write(const accumulators &dq, float4 *share)
-{
-#pragma unroll
-	for (int j = 0; j < DEPTH / 8; j++)
-		share[j * GROUP] =
-			make_float4(dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
-	shared_fence();
-}
-
 /* The warp group that computes dq. */
-template <typename T>
+template <typename T, bool DOWN>
 __device__ __forceinline__ void once_queries(const struct tiles &t, const struct once &o,
 	unsigned char *memory, uint32_t base, const once_bars &bars)
 {
-	typedef once_memory M;
+	typedef once_memory<DEPTH> M;
 	const int lane = threadIdx.x % WARP;
 	const uint32_t k0 = matrix_low(base + M::k, 16), ds0 = matrix_low(base + M::ds, 16);
 	once_place p;
 	int done = 0;
 
-	for (int w = 0; once_next(t, o, memory, bars, w, &p); w++) {
-		const uint32_t k = k0 + w % TURNS * (M::own / 16);
+	for (int w = 0; once_next<DEPTH, DOWN>(t, o, memory, bars, w, &p); w++) {
+		const uint32_t k = k0 + w % M::owns * (M::own / 16);
 
 		for (int i = 0; i < p.keys.total; i++, done++) {
-			const int turn = done % TURNS, to = done % SENDERS;
+			const int turn = done % M::turns, to = done % M::senders;
 			const uint32_t full = bars.dq + to * 8;
-			const once_tile at = once_tile_of(t, p, i);
+			const once_tile at = once_tile_of<DOWN>(t, p, i);
 			float4 *share =
 				reinterpret_cast<float4 *>(memory + M::dq + to * M::dq_tile) +
 				threadIdx.x % GROUP;
 			accumulators dq = {};
 
-			/* each phase is waited for: a barrier tells only two apart */
-			if (!p.tile && done >= SENDERS)
-				barrier_wait(full + SENDERS * 8, (done / SENDERS - 1) & 1);
-			if (!p.tile) {
-				barrier_wait(bars.got + to * 8, done / SENDERS & 1);
-				if (!at.alone)
+			if (at.last) {
+				/* each phase is waited for: a barrier tells only two apart */
+				if (done >= M::senders)
+					barrier_wait(
+						full + M::senders * 8, (done / M::senders - 1) & 1);
+				barrier_wait(bars.got + to * 8, done / M::senders & 1);
+				if (!at.first)
 					once_read(dq, share);
 				__syncwarp();
 				if (lane == 0)
 					barrier_arrive(full);
 			}
-			barrier_wait(bars.ds + turn * 8, done / TURNS & 1);
-			once_part<T>(dq, ds0 + turn * (M::ds_tile / 16), k);
+			barrier_wait(bars.ds + turn * 8, done / M::turns & 1);
+			if (DOWN && at.half)
+				once_part<T, TILE>(dq, ds0 + turn * (M::ds_tile / 16), k);
+			else
+				once_part<T, OWN>(dq, ds0 + turn * (M::ds_tile / 16), k);
 			if (lane == 0)
-				barrier_arrive(bars.ds + (TURNS + turn) * 8);
-			if (p.tile) {
-				if (done >= SENDERS)
+				barrier_arrive(bars.ds + (M::turns + turn) * 8);
+			if (!at.last) {
+				if (done >= M::senders)
 					barrier_wait(
-						full + SENDERS * 8, (done / SENDERS - 1) & 1);
+						full + M::senders * 8, (done / M::senders - 1) & 1);
 				once_write(dq, share);
 				__syncwarp();
 				if (lane == 0)
@@ -331,20 +97,11 @@ __device__ __forceinline__ void once_queries(const struct tiles &t, const struct
 			}
 		}
 		if (lane == 0)
-			barrier_arrive(bars.kv + (TURNS + w % TURNS) * 8);
+			barrier_arrive(bars.kv + (M::owns + w % M::owns) * 8);
 	}
 }
 
 /* ---- dk and dv ------------------------------------------------------------------------------- */
-
-/* The address of this lane's 16 bytes of columns 16 j to 16 j + 15 of the 64 rows of a warp group,
- * for ldmatrix and stmatrix. */
-__device__ __forceinline__ uint32_t fragment_at(uint32_t at, int j)
-{
-	const int lane = threadIdx.x % WARP, row = threadIdx.x / WARP % 4 * 16 + lane % 16;
-
-	return at + row * CHUNK_ROW + (((2 * j + lane / 16) ^ (row % 8)) * 16);
-}
 
 __device__ __forceinline__ void fetch(left_operand &a, uint32_t at)
 {
@@ -371,7 +128,7 @@ __device__ __forceinline__ void leave(uint32_t to, const left_operand &a)
 struct once_own {
 	left_operand k;
 	uint32_t v;
-	int row0;
+	int mine, row0;
 };
 
 /* s = k q^T of the stage of queries */
@@ -425,24 +182,37 @@ __device__ __forceinline__ void once_gradient(
 	}
 }
 
-/* Tile `i` of those of the block, whose scores are in s; then the scores of tile `next`. */
-template <typename T>
-__device__ __forceinline__ void once_step(const struct tiles &t, const once_own &own,
-	const unsigned char *memory, uint32_t base, const once_bars &bars, int i, int next,
-	bool first, int column0, accumulators &s, left_operand &p, left_operand &ds,
-	accumulators &dk, accumulators &dv)
+/* A warp needs the queries and dy of tile `i` no longer. */
+__device__ __forceinline__ void once_release(const once_bars &bars, int i)
 {
-	typedef once_memory M;
-	const int lane = threadIdx.x % WARP, st = i % RING, before = (i + RING - 1) % RING,
-		  turn = i % TURNS;
+	typedef once_memory<DEPTH> M;
+
+	__syncwarp();
+	if (threadIdx.x % WARP == 0) {
+		barrier_arrive(bars.q + (M::ring + i % M::ring) * 8);
+		barrier_arrive(bars.dy + (M::ring + i % M::ring) * 8);
+	}
+}
+
+/* Tile `i` of those of the block, whose scores are in s; then the scores of the next one if there
+ * are MORE. */
+template <typename T, bool MORE>
+__device__ __forceinline__ void once_step(const struct tiles &t, const once_own &own,
+	const unsigned char *memory, uint32_t base, const once_bars &bars, int i, bool first,
+	int column0, accumulators &s, left_operand &p, left_operand &ds, accumulators &dk,
+	accumulators &dv)
+{
+	typedef once_memory<DEPTH> M;
+	const int lane = threadIdx.x % WARP, st = i % M::ring, next = (i + 1) % M::ring,
+		  turn = i % M::turns;
 	const uint32_t q = matrix_low(base + M::q, 16),
 		       dy = matrix_low(base + M::dy, 16) + st * (M::tile / 16);
 	const float *lse = reinterpret_cast<const float *>(memory + M::lse) + st * TILE +
 			   lane % 4 * 2,
-		    *delta = lse + RING * TILE;
+		    *delta = lse + M::ring * TILE;
 	accumulators dp;
 
-	barrier_wait(bars.dy + st * 8, i / RING & 1);
+	barrier_wait(bars.dy + st * 8, i / M::ring & 1);
 	product_fence();
 	product_first<T>(dp, matrix_of(own.v), matrix_of(dy));
 #pragma unroll
@@ -458,70 +228,76 @@ __device__ __forceinline__ void once_step(const struct tiles &t, const once_own 
 	product_commit();
 	product_wait<1>(); /* until dp, and dk of the tile before, are done */
 	results_from_here(dp);
-	__syncwarp();
-	if (lane == 0 && !first) {
-		barrier_arrive(bars.q + (RING + before) * 8);
-		barrier_arrive(bars.dy + (RING + before) * 8);
-	}
+	if (!first)
+		once_release(bars, i - 1);
 	once_gradient<T>(ds, s, dp, delta);
-	barrier_wait(bars.q + next % RING * 8, next / RING & 1);
-	once_scores<T>(s, own.k, q + next % RING * (M::tile / 16));
+	if (MORE) {
+		barrier_wait(bars.q + next * 8, (i + 1) / M::ring & 1);
+		once_scores<T>(s, own.k, q + next * (M::tile / 16));
+	} else {
+		product_fence();
+	}
 #pragma unroll
 	for (int j = 0; j < TILE / 16; j++)
 		product_rows<T>(dk, ds[j], matrix_of(q + st * (M::tile / 16) + j * CHUNK_ROW), 1);
 	product_commit();
-	if (i >= TURNS)
-		barrier_wait(bars.ds + (TURNS + turn) * 8, (i / TURNS - 1) & 1);
-	leave(base + M::ds + turn * M::ds_tile + threadIdx.x / GROUP * TILE * CHUNK_ROW, ds);
+	if (i >= M::turns)
+		barrier_wait(bars.ds + (M::turns + turn) * 8, (i / M::turns - 1) & 1);
+	leave(base + M::ds + turn * M::ds_tile + own.mine * CHUNK_ROW, ds);
 	shared_fence();
 	__syncwarp();
 	if (lane == 0)
 		barrier_arrive(bars.ds + turn * 8);
-	product_wait<1>(); /* until the next scores are done */
+	product_wait<MORE>(); /* until the next scores are done */
 	results_from_here(s);
 }
 
-/* Two warp groups, each of which sums dk and dv of 64 keys. */
-template <typename T>
+/* Two warp groups, each of which sums dk and dv of 64 keys, those of the block from `mine` on. */
+template <typename T, bool DOWN>
 __device__ __forceinline__ void once_keys(const struct tiles &t, const struct once &o,
-	const unsigned char *memory, uint32_t base, const once_bars &bars)
+	const unsigned char *memory, uint32_t base, const once_bars &bars, int mine)
 {
-	typedef once_memory M;
-	const int mine = threadIdx.x / GROUP * TILE;
+	typedef once_memory<DEPTH> M;
 	once_place at;
 	int done = 0;
 
-	for (int w = 0; once_next(t, o, memory, bars, w, &at); w++) {
-		const int own_at = w % TURNS * M::own + mine * CHUNK_ROW;
-		once_own own;
+	for (int w = 0; once_next<DEPTH, DOWN>(t, o, memory, bars, w, &at); w++) {
+		const int own_at = w % M::owns * M::own + mine * CHUNK_ROW,
+			  end = done + at.keys.total,
+			  todo = DOWN && t.causal && mine ? end - at.keys.per_group : end;
+		once_own own = {
+			{}, matrix_low(base + M::v + own_at, 16), mine, at.keys.row0 + mine};
 		accumulators s, dk = {}, dv = {};
 		left_operand p, ds;
-		int m = 0;
+		int i = done, h = 0, column0 = once_queries_of<DOWN>(at, 0) * TILE;
 
-		own.v = matrix_low(base + M::v + own_at, 16);
-		own.row0 = at.keys.row0 + mine;
-		fetch(own.k, base + M::k + own_at);
-		barrier_wait(bars.q + done % RING * 8, done / RING & 1);
-		once_scores<T>(
-			s, own.k, matrix_low(base + M::q, 16) + done % RING * (M::tile / 16));
-		product_wait<0>();
-		results_from_here(s);
-		for (int i = 0; i < at.keys.total; i++) {
-			once_step<T>(t, own, memory, base, bars, done + i,
-				done + min(i + 1, at.keys.total - 1), i == 0,
-				(at.keys.first + m) * TILE, s, p, ds, dk, dv);
-			m = m + 1 == at.keys.count ? 0 : m + 1;
+		if (i < todo) {
+			fetch(own.k, base + M::k + own_at);
+			barrier_wait(bars.q + i % M::ring * 8, i / M::ring & 1);
+			once_scores<T>(s, own.k,
+				matrix_low(base + M::q + i % M::ring * M::tile, 16));
+			product_wait<0>();
+			results_from_here(s);
 		}
+		for (; i < todo - 1; i++) {
+			once_step<T, true>(t, own, memory, base, bars, i, i == done, column0, s, p,
+				ds, dk, dv);
+			if (++h == at.keys.per_group)
+				h = 0, column0 += DOWN ? -TILE : TILE;
+		}
+		if (i < todo)
+			once_step<T, false>(t, own, memory, base, bars, i, i == done, column0, s, p,
+				ds, dk, dv);
 		product_wait<0>();
 		results_from_here(dk);
 		results_from_here(dv);
-		done += at.keys.total;
-		__syncwarp();
-		if (threadIdx.x % WARP == 0) {
-			barrier_arrive(bars.q + (RING + (done - 1) % RING) * 8);
-			barrier_arrive(bars.dy + (RING + (done - 1) % RING) * 8);
-			barrier_arrive(bars.kv + (TURNS + w % TURNS) * 8);
-		}
+		if (i < todo)
+			once_release(bars, i++);
+		for (; i < end; i++)
+			once_pass<DEPTH>(bars, i);
+		done = end;
+		if (threadIdx.x % WARP == 0)
+			barrier_arrive(bars.kv + (M::owns + w % M::owns) * 8);
 		turn_back<DEPTH>(t, dk, own.row0);
 		emit<DEPTH>(dk, grad_of<T>(t.k, at.keys.batch, at.keys.group * DEPTH), t.k.row,
 			own.row0, t.keys, t.scale);
@@ -541,42 +317,48 @@ __device__ __forceinline__ void once_barriers(uint32_t at, int n, int full, int 
 	}
 }
 
-template <typename T>
+template <typename T, int D, bool DOWN>
 __global__ void __launch_bounds__(4 * GROUP, 1) once_kernel(
 	const __grid_constant__ struct boxes map, const struct tiles t, const struct once o)
 {
-	typedef once_memory M;
+	typedef once_memory<D> M;
 	extern __shared__ unsigned char raw[];
 	const uint32_t base = (shared_at(raw) + 1023) & ~1023u, q = base + M::barriers,
-		       dy = q + 16 * RING, kv = dy + 16 * RING, ds = kv + 16 * TURNS,
-		       dq = ds + 16 * TURNS;
-	const once_bars bars = {q, dy, kv, ds, dq, dq + 16 * SENDERS};
+		       dy = q + 16 * M::ring, kv = dy + 16 * M::ring, ds = kv + 16 * M::owns,
+		       dq = ds + 16 * M::turns;
+	const once_bars bars = {q, dy, kv, ds, dq, dq + 16 * M::senders};
 	const int group = __shfl_sync(0xffffffffu, threadIdx.x / GROUP, 0),
 		  warp = threadIdx.x % GROUP / WARP;
 	unsigned char *memory = raw + (base - shared_at(raw));
 
 	if (threadIdx.x == 0) {
-		once_barriers(bars.q, RING, 1, 8);
-		once_barriers(bars.dy, RING, 1, 8);
-		once_barriers(bars.kv, TURNS, 1, 12 + SENDERS);
-		once_barriers(bars.ds, TURNS, 8, 4);
-		once_barriers(bars.dq, SENDERS, 4, 1);
-		once_barriers(bars.got, SENDERS, 1, 1);
+		once_barriers(bars.q, M::ring, 1, 8);
+		once_barriers(bars.dy, M::ring, 1, 8);
+		once_barriers(bars.kv, M::owns, 1, 12 + M::senders);
+		once_barriers(bars.ds, M::turns, 8, 4);
+		once_barriers(bars.dq, M::senders, 4, 1);
+		once_barriers(bars.got, M::senders, 1, 1);
 		barrier_publish();
 	}
 	__syncthreads();
 	if (group == 3) {
 		fewer_registers<32>();
 		if (threadIdx.x % WARP == 0 && warp == 0)
-			once_copy(t, o, map, memory, base, bars);
-		else if (threadIdx.x % WARP == 0 && warp <= SENDERS)
-			once_send(t, o, memory, base, bars, warp - 1);
+			once_copy<D, DOWN>(t, o, map, memory, base, bars);
+		else if (threadIdx.x % WARP == 0 && warp <= M::senders)
+			once_send<D, DOWN>(t, o, memory, base, bars, warp - 1);
 	} else if (group == 2) {
 		fewer_registers<64>();
-		once_queries<T>(t, o, memory, base, bars);
+		if constexpr (M::wide)
+			wide_queries<T, DOWN>(t, o, memory, base, bars);
+		else
+			once_queries<T, DOWN>(t, o, memory, base, bars);
 	} else {
 		more_registers<208>();
-		once_keys<T>(t, o, memory, base, bars);
+		if constexpr (M::wide)
+			wide_keys<T, DOWN>(t, o, memory, base, bars, group * TILE);
+		else
+			once_keys<T, DOWN>(t, o, memory, base, bars, group * TILE);
 	}
 }
 

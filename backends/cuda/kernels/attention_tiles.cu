@@ -16,14 +16,15 @@
  * that p and ds stay in registers: a thread holds rows lane / 4 and lane / 4 + 8 of its warp's 16,
  * and of each 8 columns those at lane % 4 * 2 and the next. Where D = 256 the sums of keys and
  * values do not fit into one warp group: the first computes p and dv, and gives p to the second,
- * which computes ds and dk (pair_kernel). Where D = 64, one kernel may do the work of both
+ * which computes ds and dk (pair_kernel). Where D = 64 or 128, one kernel may do the work of both
  * (attention_once.cuh).
  */
 #include <string.h>
 
 #include "attention_once.cuh"
 
-#define OWNERS 2 /* warp groups of a block that own queries or keys; another one copies */
+#define OWNERS	   2  /* warp groups of a block that own queries or keys; another one copies */
+#define LEAST_SIDE 16 /* causal heads whose tickets alternate: a ticket is ahead of the next */
 
 /* ---- queries: scores have queries as rows, keys as columns ----------------------------------- */
 
@@ -103,13 +104,13 @@ __device__ __forceinline__ void queries_probabilities(
 	}
 }
 
-/* Loops over the tiles that the warp group needs. Returns their number. */
+/* Loops over the tiles that the warp group needs, whose queries are those from `mine` on of the
+ * block. Returns their number. */
 template <class M, typename T, int D, int K_STAGES, int V_STAGES>
 __device__ __forceinline__ int queries_sums(const struct tiles &t, const queries_place &p,
-	uint32_t base, uint32_t k_full, uint32_t v_full, float (&dq)[D / 2])
+	uint32_t base, uint32_t k_full, uint32_t v_full, int mine, float (&dq)[D / 2])
 {
-	const int lane = threadIdx.x % WARP, mine = threadIdx.x / GROUP * TILE,
-		  row0 = p.row0 + mine;
+	const int lane = threadIdx.x % WARP, row0 = p.row0 + mine;
 	const int todo = t.causal ? min(p.total, row0 / TILE + 1) : p.total;
 	const int row = row0 + threadIdx.x / WARP % 4 * 16 + lane / 4;
 	float lse[2] = {}, delta[2] = {};
@@ -187,7 +188,8 @@ __global__ void __launch_bounds__((OWNERS + 1) * GROUP, 1)
 	}
 	more_registers<240>();
 	barrier_wait(start, 0);
-	int i = queries_sums<M, T, D, K_STAGES, V_STAGES>(t, p, base, k_full, v_full, dq);
+	int i = queries_sums<M, T, D, K_STAGES, V_STAGES>(
+		t, p, base, k_full, v_full, group * TILE, dq);
 	for (; i < p.total; i++) { /* tiles that only warp groups of later queries need */
 		barrier_wait(k_full + i % K_STAGES * 8, i / K_STAGES & 1);
 		barrier_wait(v_full + i % V_STAGES * 8, i / V_STAGES & 1);
@@ -205,7 +207,7 @@ __global__ void __launch_bounds__((OWNERS + 1) * GROUP, 1)
 /* ---- delta, and lse in the unit that the kernels above take ---------------------------------- */
 
 struct rows_of {
-	int batch, seq, heads, padded;
+	int seq, heads, padded;
 	const void *y, *dy;
 	const float *lse;
 	float *scaled, *delta;
@@ -213,37 +215,48 @@ struct rows_of {
 	int64_t n_counts;
 };
 
-/* A thread handles 8 columns. After the end of a sequence lse is infinite, so that p is 0. */
-template <typename T, int D> __global__ void rows_kernel(struct rows_of p)
+#define PACKS 2 /* of a thread, 8 columns each */
+
+/* After the end of a sequence lse is infinite, so that p is 0. blocks: of a sequence */
+template <typename T, int D> __global__ void rows_kernel(struct rows_of p, int blocks)
 {
-	const int64_t pack = blockIdx.x * (int64_t)blockDim.x + threadIdx.x,
-		      columns = p.heads * (D / PACK);
-	const int64_t row = pack / columns, b = row / p.padded, s = row % p.padded;
-	const int at = (int)(pack % columns), h = at / (D / PACK);
-	float sum = 0;
+	constexpr int lanes = D / PACK;
+	const int b = blockIdx.x / blocks, columns = p.heads * lanes,
+		  first = blockIdx.x % blocks * (int)blockDim.x * PACKS + (int)threadIdx.x;
+	const int64_t thread = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+	const uint4 *y = static_cast<const uint4 *>(p.y) + (int64_t)b * p.seq * columns,
+		    *dy = static_cast<const uint4 *>(p.dy) + (int64_t)b * p.seq * columns;
+	uint4 all[PACKS][2] = {};
 
-	if (pack < p.n_counts)
-		p.counts[pack] = 0;
-	if (b >= p.batch)
-		return;
-	if (s < p.seq) {
-		const int64_t from = ((b * p.seq + s) * columns + at) * PACK;
-		float y[PACK], dy[PACK];
-
-		load(static_cast<const T *>(p.y) + from, y);
-		load(static_cast<const T *>(p.dy) + from, dy);
+	if (thread < p.n_counts)
+		p.counts[thread] = 0;
 #pragma unroll
-		for (int i = 0; i < PACK; i++)
-			sum += y[i] * dy[i];
+	for (int i = 0; i < PACKS; i++) {
+		const int at = first + i * (int)blockDim.x;
+
+		if (at < p.seq * columns)
+			all[i][0] = y[at], all[i][1] = dy[at];
 	}
 #pragma unroll
-	for (int i = D / PACK / 2; i; i /= 2)
-		sum += __shfl_xor_sync(0xffffffffu, sum, i, D / PACK);
-	if (at % (D / PACK) == 0) {
-		const int64_t to = (b * p.heads + h) * p.padded + s;
+	for (int i = 0; i < PACKS; i++) {
+		const int at = first + i * (int)blockDim.x, s = at / columns;
+		float a[PACK], c[PACK], sum = 0;
 
-		p.delta[to] = sum;
-		p.scaled[to] = s < p.seq ? p.lse[(b * p.heads + h) * p.seq + s] * LOG2_E : INFINITY;
+		load(reinterpret_cast<const T *>(&all[i][0]), a);
+		load(reinterpret_cast<const T *>(&all[i][1]), c);
+#pragma unroll
+		for (int j = 0; j < PACK; j++)
+			sum += a[j] * c[j];
+#pragma unroll
+		for (int j = lanes / 2; j; j /= 2)
+			sum += __shfl_xor_sync(0xffffffffu, sum, j, lanes);
+		if (at % lanes == 0 && s < p.padded) {
+			const int64_t row = (int64_t)b * p.heads + at % columns / lanes,
+				      to = row * p.padded + s;
+
+			p.delta[to] = sum;
+			p.scaled[to] = s < p.seq ? p.lse[row * p.seq + s] * LOG2_E : INFINITY;
+		}
 	}
 }
 
@@ -285,35 +298,50 @@ template <typename T, int D>
 static void start_rows(
 	const struct cuda_attention_tiles *p, const struct tiles &t, cudaStream_t stream)
 {
-	const int64_t packs = (int64_t)t.batch * t.padded * t.heads * (D / PACK);
-	const struct rows_of rows = {t.batch, t.seq, t.heads, t.padded, p->y, p->dy, p->lse,
+	const int64_t packs = (int64_t)t.padded * t.heads * (D / PACK);
+	const unsigned blocks = blocks_for(packs, 256 * PACKS);
+	const struct rows_of rows = {t.seq, t.heads, t.padded, p->y, p->dy, p->lse,
 		const_cast<float *>(t.lse), const_cast<float *>(t.delta), p->once.counts,
 		p->once.n_counts};
 
-	rows_kernel<T, D><<<blocks_for(packs, 256), 256, 0, stream>>>(rows);
+	rows_kernel<T, D><<<blocks * (unsigned)t.batch, 256, 0, stream>>>(rows, (int)blocks);
 }
 
-template <typename T>
+template <typename T, int D, bool DOWN>
 static void start_once(
 	const struct cuda_attention_tiles *p, const struct tiles &t, cudaStream_t stream)
 {
+	typedef once_memory<D> M;
 	const struct once once = {p->once.sums, p->once.counts + 1, p->once.counts, p->once.slots,
-		p->once.side, (int)blocks_for(t.keys, OWN) * t.groups * t.batch};
+		DOWN && t.causal ? max(p->once.side, LEAST_SIDE) : p->once.side,
+		(int)blocks_for(t.keys, OWN) * t.groups * t.batch};
 	struct boxes map;
 
 	memcpy(&map, &p->boxes, sizeof map);
-	cudaFuncSetAttribute(once_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-		once_memory::bytes);
-	once_kernel<T><<<p->once.blocks, 4 * GROUP, once_memory::bytes, stream>>>(map, t, once);
+	start_rows<T, D>(p, t, stream);
+	cudaFuncSetAttribute(once_kernel<T, D, DOWN>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+		M::bytes);
+	once_kernel<T, D, DOWN><<<p->once.blocks, 4 * GROUP, M::bytes, stream>>>(map, t, once);
+}
+
+/* True if the longest ticket of a causal head is more than a tenth of what a block does. */
+static bool begins_with_longest(const struct cuda_attention_tiles *p)
+{
+	const int64_t tickets = blocks_for(p->keys, OWN);
+
+	return p->causal && 20 * p->once.blocks > p->batch * p->groups * (tickets + 1);
 }
 
 template <typename T>
 static void start_all(
 	const struct cuda_attention_tiles *p, const struct tiles &t, cudaStream_t stream)
 {
-	if (p->once.sums) {
-		start_rows<T, DEPTH>(p, t, stream);
-		start_once<T>(p, t, stream);
+	if (p->once.sums && p->depth == 128) {
+		start_once<T, 128, true>(p, t, stream);
+	} else if (p->once.sums && begins_with_longest(p)) {
+		start_once<T, 64, true>(p, t, stream);
+	} else if (p->once.sums) {
+		start_once<T, 64, false>(p, t, stream);
 	} else if (p->depth == 64) {
 		start_rows<T, 64>(p, t, stream);
 		start_queries<T, 64, 4, 4>(p, t, stream);

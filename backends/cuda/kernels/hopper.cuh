@@ -335,6 +335,19 @@ __device__ __forceinline__ void product_columns(float (&d)[96], uint64_t a, uint
 	BY_TYPE(COLUMNS_192, : OPERANDS_64("+f", 0), OPERANDS_32("+f", 64) : "l"(a), "l"(b), "r"(add));
 }
 
+#define STORED_128(type)                                                                           \
+	"{\n"                                                                                         \
+	".reg .pred add;\n"                                                                           \
+	"setp.eq.b32 add, 0, 0;\n" WGMMA(128, type) "{" REGS_64 "}, %64, %65, add, 1, 1, 0, 1;\n"     \
+	"}"
+
+/* d[64,128] += a[64,16] b[16,128], both in shared memory */
+template <typename T>
+__device__ __forceinline__ void product_stored(float (&d)[64], uint64_t a, uint64_t b)
+{
+	BY_TYPE(STORED_128, : OPERANDS_64("+f", 0) : "l"(a), "l"(b));
+}
+
 /* d[64,64] += a[64,8] b[64,8]^T in tf32, a in registers */
 __device__ __forceinline__ void product_tf32(float (&d)[32], const uint32_t (&a)[4], uint64_t b)
 {

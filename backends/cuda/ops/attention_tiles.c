@@ -22,7 +22,7 @@ size_t cuda_tiles_scratch(const struct dnn_attention_shape *s)
 
 bool cuda_once_take(const struct cuda_dev *dev, const struct dnn_attention_shape *s)
 {
-	return cuda_tiles_take(dev, s) && s->depth == BOX;
+	return cuda_tiles_take(dev, s) && s->depth <= 2 * BOX;
 }
 
 static int64_t least(int64_t a, int64_t b)
@@ -43,7 +43,7 @@ static struct cuda_attention_once once_of(
 	return (struct cuda_attention_once){.slots = (int)slots,
 		.side = (int)side,
 		.blocks = (int)least(processors, all * blocks),
-		.n_sums = tiles * BOX * BOX,
+		.n_sums = tiles * BOX * s->depth,
 		.n_counts = tiles + 1};
 }
 
