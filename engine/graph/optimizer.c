@@ -55,7 +55,8 @@ static int64_t place(struct jm_graph *g, enum kind kind, int64_t n, int64_t firs
 	size_t grad_size = jm_dtype_bytes(matrices ? g->gradient : g->vector);
 	/* copies in a narrower type have the same places (keep_copies.c) */
 	size_t narrow = jm_dtype_bytes(g->compute) < size ? jm_dtype_bytes(g->compute) : size;
-	int64_t align = JM_UPDATE_ALIGN / (int64_t)(matrices ? narrow : size);
+	int64_t align =
+		matrices ? JM_UPDATE_ALIGN / (int64_t)narrow : JM_UPDATE_VECTOR / (int64_t)size;
 
 	for (int i = 0; i < g->n_cells; i++) {
 		struct jm_cell *c = g->cell[i];

@@ -34,7 +34,9 @@ const struct jm_tensor *jm_update_average(const struct jm_graph *g, const struct
  * data NULL: another stage has it. */
 struct jm_tensor jm_update_part(const struct jm_cell *c, const struct jm_tensor *slab);
 
-#define JM_UPDATE_ALIGN 64 /* bytes, of every view of a slab */
+/* Bytes to whose multiples a matrix begins in a slab, a line of a GPU's memory, and a vector. */
+#define JM_UPDATE_ALIGN	 128
+#define JM_UPDATE_VECTOR 64
 
 bool jm_update_trains(const struct jm_cell *c); /* a parameter with a gradient */
 /* Elements of the input with the numbers of a step. */

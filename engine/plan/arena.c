@@ -14,7 +14,7 @@
 
 #define ALIGN ((size_t)64)
 /* Of tensors that are not small: kernels of GPUs are up to 40 % slower where rows of 128 bytes
- * begin in the middle of a line. */
+ * begin in the middle of a line, and steps 1.5 % where those of filters do. */
 #define BLOCK ((size_t)512)
 #define SMALL ((size_t)4096)
 
@@ -23,21 +23,22 @@ static size_t aligned(size_t n)
 	return (n + ALIGN - 1) / ALIGN * ALIGN;
 }
 
+static size_t in_blocks(size_t n)
+{
+	return (n + BLOCK - 1) / BLOCK * BLOCK;
+}
+
 /* The place of a tensor of the arena; the small ones come last. */
 static size_t room_of(size_t bytes)
 {
-	return bytes < SMALL ? aligned(bytes) : (bytes + BLOCK - 1) / BLOCK * BLOCK;
+	return bytes < SMALL ? aligned(bytes) : in_blocks(bytes);
 }
 
 /* Holds these bytes, and the rest of the blocks in which they begin and end. */
-static bool hold(const struct jm_program *p, struct jm_places *held, size_t from, size_t to,
-	int first, int last)
+static bool hold(struct jm_places *held, size_t from, size_t to, int first, int last)
 {
-	const size_t start = p->persistent_bytes;
-
-	from = start + (from - start) / BLOCK * BLOCK;
-	to = start + (to - start + BLOCK - 1) / BLOCK * BLOCK;
-	return jm_places_add(held, &(struct jm_place){from, to, first, last});
+	return jm_places_add(
+		held, &(struct jm_place){from / BLOCK * BLOCK, in_blocks(to), first, last});
 }
 
 static bool stays(const struct jm_tensor *t)
@@ -58,7 +59,8 @@ static bool stays_here(const struct jm_cell *c)
 	return stays(&c->t) && !c->own_life;
 }
 
-/* Places the persistent tensors that are weights, or the other persistent tensors. */
+/* Places the persistent tensors that are weights, or the other persistent tensors; returns the end
+ * of the last block. */
 static size_t place_staying(struct jm_program *p, bool weights, size_t end)
 {
 	for (int i = 0; i < p->graph->n_cells; i++) {
@@ -66,11 +68,13 @@ static size_t place_staying(struct jm_program *p, bool weights, size_t end)
 
 		if (!has_memory(c) || !stays_here(c) || jm_weights_is_one(c->t.class) != weights)
 			continue;
+		if (c->t.bytes >= SMALL)
+			end = in_blocks(end);
 		c->offset = end;
 		end += aligned(c->t.bytes);
 		p->class_bytes[c->t.class] += c->t.bytes;
 	}
-	return end;
+	return in_blocks(end);
 }
 
 /* Takes the places that the weights have assigned already. */
@@ -137,7 +141,7 @@ static bool hold_gaps(const struct jm_program *p, struct jm_places *held)
 		const struct jm_gap *gap = &p->gap[i];
 		size_t from = jm_graph_cell(p->graph, gap->slab)->offset + gap->from;
 
-		if (!hold(p, held, from, from + gap->bytes, 0, p->n_units - 1))
+		if (!hold(held, from, from + gap->bytes, 0, p->n_units - 1))
 			return false;
 	}
 	return true;
@@ -155,7 +159,7 @@ static bool place_gradients(struct jm_program *p, struct jm_places *held)
 		if (!has_memory(c) || !c->own_life)
 			continue;
 		c->offset = end;
-		end += aligned(c->t.bytes);
+		end += in_blocks(c->t.bytes);
 		p->class_bytes[c->t.class] += c->t.bytes;
 	}
 	p->peak_bytes = end;
@@ -165,7 +169,7 @@ static bool place_gradients(struct jm_program *p, struct jm_places *held)
 			c->slab ? jm_graph_cell(p->graph, c->slab)->offset + c->slab_offset : 0;
 
 		if (c->slab && c->own_life &&
-			!hold(p, held, from, from + c->t.bytes, c->first, c->last))
+			!hold(held, from, from + c->t.bytes, c->first, c->last))
 			return false;
 	}
 	return hold_gaps(p, held);
