@@ -387,21 +387,29 @@ static void layernorm_grad_wgrad_long(
 	layernorm_grad_wgrad(k, t, &rows, add);
 }
 
-/* add: to both results of the linear's gradient. again: geglu is computed again for a later reader,
- * and may replace dy, which a node computes. */
+/* A sum, which a node computes, so that a result may replace it. */
+static struct jm_tensor *made(struct kit *k, enum jm_dtype type, double spread, const int64_t *dim)
+{
+	struct jm_tensor *a = kit_normal(k, type, 0.5, spread, 3, dim);
+	struct jm_tensor *b = kit_normal(k, type, 0, spread, 3, dim);
+	struct jm_tensor *sum = kit_out(k, type, 3, dim, NULL);
+
+	jm_graph_node(k->graph, JM_OP_ADD, OPS(a, b), &sum);
+	return sum;
+}
+
+/* dx may replace x. add: to both results of the linear's gradient. again: geglu is computed again
+ * for a later reader, and may replace dy. */
 static void geglu_sums(
 	struct kit *k, const struct types *t, const struct shape *d, bool add, bool again)
 {
 	const int64_t half = d->s % 3 ? 8 * (1 + d->c / 16) : d->c / 2 + 1;
 	const struct shape own = {.b = d->b, .s = d->s, .c = 2 * half, .n = d->n};
-	struct jm_tensor *a = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, half));
-	struct jm_tensor *b = kit_normal(k, t->c, 0.5, 1, 3, a->dim);
-	struct jm_tensor *x = kit_normal(k, t->c, 0, 2, 3, DIMS(d->b, d->s, 2 * half));
-	struct jm_tensor *dy = kit_out(k, t->c, 3, a->dim, NULL);
+	struct jm_tensor *dy = made(k, t->c, 1, DIMS(d->b, d->s, half));
+	struct jm_tensor *x = made(k, t->c, 1.5, DIMS(d->b, d->s, 2 * half));
 	struct jm_tensor *dx = kit_out(k, t->c, 3, x->dim, NULL);
-	struct jm_tensor *y = again ? kit_out(k, t->c, 3, a->dim, NULL) : NULL;
+	struct jm_tensor *y = again ? kit_out(k, t->c, 3, dy->dim, NULL) : NULL;
 
-	jm_graph_node(k->graph, JM_OP_ADD, OPS(a, b), &dy);
 	backend_node(k, JM_OP_GEGLU_GRAD, OPS(dy, x), &dx, 0);
 	if (again)
 		backend_node(k, JM_OP_GEGLU, &x, &y, 0)->again = true;
@@ -418,20 +426,17 @@ static void geglu_again_wgrad(struct kit *k, const struct types *t, const struct
 	geglu_sums(k, t, d, add, true);
 }
 
-/* The gradient of an activation, and itself again for a later reader, which may replace dy, which a
- * node computes. add: to the gradient. */
+/* The gradient of an activation, which may replace x, and itself again for a later reader, which
+ * may replace dy. add: to the gradient. */
 static void act_again(
 	struct kit *k, const struct types *t, const struct shape *d, bool add, enum jm_op op)
 {
 	int64_t n = op == JM_OP_GELU_ERF ? d->c : 2 * d->c;
-	struct jm_tensor *x = kit_normal(k, t->c, 0, 2, 3, DIMS(d->b, d->s, n));
-	struct jm_tensor *a = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, d->c));
-	struct jm_tensor *b = kit_normal(k, t->c, 0.5, 1, 3, a->dim);
-	struct jm_tensor *dy = kit_out(k, t->c, 3, a->dim, NULL);
-	struct jm_tensor *y = kit_out(k, t->c, 3, a->dim, NULL);
+	struct jm_tensor *x = made(k, t->c, 1.5, DIMS(d->b, d->s, n));
+	struct jm_tensor *dy = made(k, t->c, 1, DIMS(d->b, d->s, d->c));
+	struct jm_tensor *y = kit_out(k, t->c, 3, dy->dim, NULL);
 	struct jm_tensor *dx = backend_result(k, t->c, add, 3, x->dim);
 
-	jm_graph_node(k->graph, JM_OP_ADD, OPS(a, b), &dy);
 	backend_node(k, jm_group_gradient(op), OPS(dy, x), &dx, add);
 	backend_node(k, op, &x, &y, 0)->again = true;
 }

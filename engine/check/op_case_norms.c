@@ -63,9 +63,10 @@ static void batchnorm_pair(struct kit *k, const struct types *t, const struct sh
 }
 
 /*
- * The gradient of a norm with ReLU, and its result again for a later reader, which may replace dy;
- * dy is the gradient of the image of a convolution of single pixels, or a sum. The flag adds to
- * all gradients. Whole numbers: rounding does not decide what the ReLU lets through.
+ * The gradient of a norm with ReLU, which may replace x, and its result again for a later reader,
+ * which may replace dy; dy is the gradient of the image of a convolution of single pixels, or a
+ * sum. The flag adds to all gradients. Whole numbers: rounding does not decide what the ReLU lets
+ * through.
  */
 static void normed_again(
 	struct kit *k, const struct types *t, const struct shape *d, bool add, bool filtered)
@@ -73,11 +74,13 @@ static void normed_again(
 	const int64_t c = filtered ? 64 + 64 * (d->c % 2) : d->c + 8 * (d->b % 2);
 	const int64_t dim[] = {d->b, c, 7 + d->s % 5, 5 + d->s % 3},
 		      to[] = {d->b, 64, dim[2], dim[3]};
-	struct half a = {.x = kit_whole(k, t->c, 0, 1, 4, dim)};
+	struct half a = {.x = kit_out(k, t->c, 4, dim, NULL)};
 	struct jm_tensor *dy = kit_out(k, t->c, 4, dim, NULL), *y = kit_out(k, t->c, 4, dim, NULL),
 			 *again = kit_out(k, t->c, 4, dim, NULL);
 	struct jm_node *fwd, *bwd;
 
+	jm_graph_node(k->graph, JM_OP_ADD,
+		OPS(kit_whole(k, t->c, 0, 1, 4, dim), kit_whole(k, t->c, 0, 1, 4, dim)), &a.x);
 	a.gamma = kit_normal(k, t->v, 1, 0.05, 1, &dim[1]);
 	declare_half(k, t, &a, add);
 	fwd = backend_node(k, JM_OP_BN_APPLY, OPS(a.x, a.mean, a.rstd, a.gamma, a.beta), &y, 0);

@@ -320,11 +320,14 @@ static void silu(struct kit *k, const struct types *t, const struct shape *d, bo
 static void gated(struct kit *k, const struct types *t, const struct shape *d, bool accumulate,
 	enum jm_op op, enum jm_op gradient)
 {
-	struct jm_tensor *x = kit_normal(k, t->c, 0, 2, 3, DIMS(d->b, d->s, 2 * d->c));
+	struct jm_tensor *a = kit_normal(k, t->c, 0, 1.5, 3, DIMS(d->b, d->s, 2 * d->c));
+	struct jm_tensor *b = kit_normal(k, t->c, 0, 1.5, 3, a->dim);
+	struct jm_tensor *x = kit_out(k, t->c, 3, a->dim, NULL); /* dx may replace it */
 	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, d->c));
 	struct jm_tensor *y = backend_result(k, t->c, accumulate, 3, dy->dim);
 	struct jm_tensor *dx = backend_result(k, t->c, accumulate, 3, x->dim);
 
+	jm_graph_node(k->graph, JM_OP_ADD, OPS(a, b), &x);
 	backend_node(k, op, &x, &y, accumulate);
 	backend_node(k, gradient, OPS(dy, x), &dx, accumulate);
 }

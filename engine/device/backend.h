@@ -39,7 +39,7 @@ struct jm_backend_events;
 struct jm_backend_peer;
 
 /* Increased with any change of this file's structs, enums or their meaning. */
-#define JM_BACKEND_ABI 40
+#define JM_BACKEND_ABI 41
 
 /* ---- choices --------------------------------------------------------------------------------- */
 

@@ -13,8 +13,8 @@ enum {
 	 * operand */
 	FIRST_ENDS = 1,
 	/* the gradient of an activation, and that activation, recomputed from the same operand:
-	 * both work elementwise, so that its result may replace the gradient of it; other nodes
-	 * begin when both have ended */
+	 * both work elementwise, so that its result may replace the gradient of it, and the result
+	 * of its gradient the operand; other nodes begin when both have ended */
 	SHARED = 2,
 	/* the gradients of two layers with an activation between, whose first nodes are computed
 	 * again */
@@ -296,16 +296,21 @@ static const struct cover *cover_of(const struct jm_group *group)
 	return NULL;
 }
 
-struct jm_tensor *jm_group_replaces(const struct jm_group *group)
+int jm_group_replaces(const struct jm_group *group, struct jm_over ret[2])
 {
 	const struct cover *c = cover_of(group);
-	int out = jm_op_row(group->node[0]->op)->place_out;
+	const struct jm_node *n = group->node[0];
+	const struct jm_op_row *row = jm_op_row(n->op);
 
-	if (c && c->flags & SHARED)
-		return group->node[1]->out[0];
-	if (out >= 0 && (group->n_nodes == 1 || (c && c->flags & FIRST_ENDS)))
-		return group->node[0]->out[out];
-	return NULL;
+	if (c && c->flags & SHARED) {
+		ret[0] = (struct jm_over){group->node[1]->out[0], 0};
+		ret[1] = (struct jm_over){n->out[0], 1};
+		return 2;
+	}
+	if (row->place_out < 0 || (group->n_nodes > 1 && !(c && c->flags & FIRST_ENDS)))
+		return 0;
+	ret[0] = (struct jm_over){n->out[row->place_out], row->place_in};
+	return ret[0].to != NULL;
 }
 
 double jm_group_bytes(const struct jm_group *group)

@@ -17,8 +17,13 @@ struct jm_uses {
  */
 int jm_group_cover(struct jm_graph *g, int i, int end, const struct jm_uses *uses);
 void jm_group_uncover(struct jm_graph *g, int i, int n);
-/* The result of the group that may replace the first operand of its first node; NULL = none. */
-struct jm_tensor *jm_group_replaces(const struct jm_group *group);
+/* Results of the group that may have the memory of an operand of its first node; returns how
+ * many. */
+struct jm_over {
+	struct jm_tensor *to;
+	int from; /* of the operands */
+};
+int jm_group_replaces(const struct jm_group *group, struct jm_over ret[2]);
 /* The bytes of all operands of the group's nodes; those of an operand that they share count
  * once. */
 double jm_group_bytes(const struct jm_group *group);

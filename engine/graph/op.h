@@ -7,10 +7,11 @@
 
 struct jm_op_row {
 	int n_in, n_out; /* including optional operands */
-	/* out[place_out] may have the address of in[0]; -1 = never */
+	/* out[place_out] may have the address of in[place_in]; -1 = never */
 	int place_out;
 	/* FLOPs of matrix products; a multiply-add is 2, elementwise work is not counted. */
 	void (*flops)(const struct jm_node *n, double *ret_model, double *ret_executed);
+	int place_in;
 };
 
 const struct jm_op_row *jm_op_row(enum jm_op op);

@@ -25,7 +25,9 @@
  * further combinations of types and refuses all others.
  *
  * "in place": the engine may give out[0] the address of in[0] (same bytes, same layout) if no later
- * node reads in[0]; the backend must support this. Otherwise no output overlaps an input.
+ * node reads in[0]; the backend must support this. In a group of the gradient of an activation or a
+ * norm and that op again (group.c), the op's result may have the address of in[0] of the gradient,
+ * whose own result that of the operand of both. Otherwise no output overlaps an input.
  *
  * embed: in  ids i32[B,S], table f32|c[V,C], pos? f32|c[P,C], P >= S
  *	out y a[B,S,C]	y[b,s] = table[ids[b,s]] + pos[s]. 0 <= ids < V holds
@@ -145,9 +147,9 @@
  * silu: in  x c[..]; out y c[..]	y = x / (1 + exp(-x))
  * silu-grad: in  dy c[..], x c[..]; out dx c[..]	in place
  * swiglu: in  x c[..,2N]; out y c[..,N]	y[i] = silu(x[i]) x[N + i]
- * swiglu-grad: in  dy c[..,N], x c[..,2N]; out dx c[..,2N]
+ * swiglu-grad: in  dy c[..,N], x c[..,2N]; out dx c[..,2N]	in place: over x
  * geglu: in  x c[..,2N]; out y c[..,N]	y[i] = x[i] gelu-erf(x[N + i])
- * geglu-grad: in  dy c[..,N], x c[..,2N]; out dx c[..,2N]
+ * geglu-grad: in  dy c[..,N], x c[..,2N]; out dx c[..,2N]	in place: over x
  * tokens: in  x c[B,C,P,Q], first? f32[C], pos? f32[S,C]
  *	out y a|c[B,S,C]	S = P Q, plus 1 with first: y[b,0] = first + pos[0];
  *	then y[b,.,c] = x[b,c,p,q] + pos[.] row by row	in place: only x, channels last

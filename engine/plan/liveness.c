@@ -60,10 +60,10 @@ static struct jm_cell *root(const struct jm_program *p, struct jm_tensor *t)
 	return c;
 }
 
-static bool operand_twice(const struct jm_program *p, const struct jm_node *n)
+static bool operand_twice(const struct jm_program *p, const struct jm_node *n, int which)
 {
-	for (int i = 1; i < n->n_in; i++)
-		if (n->in[i] && root(p, n->in[i]) == root(p, n->in[0]))
+	for (int i = 0; i < n->n_in; i++)
+		if (i != which && n->in[i] && root(p, n->in[i]) == root(p, n->in[which]))
 			return true;
 	return false;
 }
@@ -89,34 +89,66 @@ bool jm_cell_is_received(const struct jm_cell *c)
 	return c->producer && c->producer->op == JM_OP_STAGE_IN;
 }
 
-/* True if the result may use the memory of the first operand: the planner places both, and the
- * operand has no later reader. */
-static bool may_replace(
-	const struct jm_program *p, const struct jm_node *n, const struct jm_tensor *to, int at)
+/* True if the result may have the memory of the operand once that has no later reader: the planner
+ * places both. */
+static bool is_replaceable(
+	const struct jm_program *p, const struct jm_node *n, const struct jm_over *over, int at)
 {
-	const struct jm_tensor *from = n->in[0];
-	const struct jm_cell *c = jm_graph_cell(p->graph, to);
-	int last = p->unit[at]->wait ? p->unit[at]->wait->position : at;
+	struct jm_tensor *from = n->in[over->from];
+	const struct jm_tensor *to = over->to;
 
-	return to && from != to && from->class == JM_CLASS_ACT && to->class == JM_CLASS_ACT &&
+	return from != to && from->class == JM_CLASS_ACT && to->class == JM_CLASS_ACT &&
 	       !from->is_virtual && !to->is_virtual && from->bytes == to->bytes &&
-	       from->type == to->type && same_places(n, from, to) && c->first == at &&
-	       root(p, n->in[0])->last == last && !jm_cell_is_received(root(p, n->in[0])) &&
-	       !operand_twice(p, n);
+	       from->type == to->type && same_places(n, from, to) &&
+	       jm_graph_cell(p->graph, to)->first == at && !jm_cell_is_received(root(p, from)) &&
+	       !operand_twice(p, n, over->from);
+}
+
+static bool is_written(const struct jm_program *p, const struct jm_tensor *t, int from, int to)
+{
+	for (int i = from; i <= to; i++)
+		for (int k = 0; k < p->unit[i]->group.n_nodes; k++) {
+			const struct jm_node *n = p->unit[i]->group.node[k];
+
+			for (int j = 0; j < n->n_out; j++)
+				if (n->out[j] == t)
+					return true;
+		}
+	return false;
+}
+
+/* True for a result that is its operand, which is read later, in another form, if neither of them
+ * is written while the result is alive. */
+static bool may_view(
+	const struct jm_program *p, const struct jm_node *n, const struct jm_over *over, int at)
+{
+	struct jm_tensor *from = n->in[over->from], *to = over->to;
+	int last = jm_graph_cell(p->graph, to)->last;
+
+	if (n->op != JM_OP_TOKENS && n->op != JM_OP_TOKENS_GRAD)
+		return false;
+	return is_replaceable(p, n, over, at) && root(p, from)->last > at &&
+	       !is_written(p, from, at + 1, last) && !is_written(p, to, at + 1, last);
 }
 
 static void place_over(const struct jm_program *p, int at)
 {
-	const struct jm_node *n = p->unit[at]->group.node[0];
-	struct jm_tensor *to = jm_group_replaces(&p->unit[at]->group);
-	struct jm_cell *c, *r;
+	const struct jm_unit *u = p->unit[at];
+	const struct jm_node *n = u->group.node[0];
+	int last = u->wait ? u->wait->position : at;
+	struct jm_over over[2];
+	int some = jm_group_replaces(&u->group, over);
 
-	if (!to || !may_replace(p, n, to, at))
-		return;
-	c = jm_graph_cell(p->graph, to);
-	r = root(p, n->in[0]);
-	c->alias = &r->t;
-	r->last = c->last;
+	for (int i = 0; i < some; i++) {
+		struct jm_cell *c = jm_graph_cell(p->graph, over[i].to);
+		struct jm_cell *r = root(p, n->in[over[i].from]);
+
+		if (!(is_replaceable(p, n, &over[i], at) && r->last == last) &&
+			!may_view(p, n, &over[i], at))
+			continue;
+		c->alias = &r->t;
+		r->last = c->last > r->last ? c->last : r->last;
+	}
 }
 
 static bool is_gradient_view(const struct jm_cell *c)

@@ -139,6 +139,8 @@ void cuda_image_layouts(const struct jm_group *group, int from, struct jm_choice
 		for (int i = 0; i < n->n_out; i++)
 			if (n->out[i] && n->out[i]->rank == 4)
 				choice->out[k][i] = cuda_layout_last;
+		if (n->op == JM_OP_BN_GRAD) /* the bits of a ReLU behind a sum are saved */
+			choice->unread[k] = 1 << 2;
 	}
 }
 

@@ -5,6 +5,7 @@
  * nothing.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "kit/engine_kit.h"
 #include "engine/run/program.h"
@@ -32,10 +33,11 @@ static const char *const fno[] = {"fno", "fields=2", "hidden=6", "layers=2", "po
 	"points-y=4", "modes-x=2", "modes-y=2", NULL};
 
 static struct {
-	int pairs, in_place; /* of them, those where the activation replaces its gradient */
-	int with_product;    /* groups that have the gradient of an activation, without it */
-	int hidden;	     /* groups of two layers with nothing stored between, and gradients */
-	int sums;	     /* pairs with a layer whose bias has the gradient's sums */
+	int pairs;
+	int in_place;	  /* pairs whose results replace the gradient and the operand of both */
+	int with_product; /* groups that have the gradient of an activation, without it */
+	int hidden;	  /* groups of two layers with nothing stored between, and gradients */
+	int sums;	  /* pairs with a layer whose bias has the gradient's sums */
 } seen;
 
 static bool is_pair(const struct jm_group *group)
@@ -72,33 +74,64 @@ static int pair_select(
 	return kit_parts_select(dev, group, choice, err);
 }
 
+/* The execs of a group; a pair reads a copy of its operand, which the first result may replace. */
+struct pair {
+	struct kit_parts parts;
+	struct jm_node node[2];
+	struct jm_tensor x;
+	const void *from;
+};
+
+static bool in_place(const struct jm_node *grad, const struct jm_node *again)
+{
+	return again->out[0]->data == grad->in[0]->data && grad->out[0]->data == grad->in[1]->data;
+}
+
 static int pair_build(void *dev, const struct jm_group *group, const struct jm_choice *choice,
 	void **ret_exec, struct jm_err *err)
 {
-	struct kit_parts *parts = calloc(1, sizeof(*parts));
+	struct pair *pair = calloc(1, sizeof(*pair));
+	struct jm_group own = *group;
 
-	assert_non_null(parts);
+	assert_non_null(pair);
 	if (is_pair(group)) {
 		assert_ptr_equal(group->node[0]->in[1], group->node[1]->in[0]);
 		seen.pairs++;
-		seen.in_place += group->node[0]->in[0]->data == group->node[1]->out[0]->data;
+		seen.in_place += in_place(group->node[0], group->node[1]);
 		seen.sums += has_sums(group);
+		pair->x = *group->node[0]->in[1];
+		pair->from = pair->x.data;
+		pair->x.data = malloc(pair->x.bytes);
+		assert_non_null(pair->x.data);
+		for (int i = 0; i < 2; i++) {
+			pair->node[i] = *group->node[i];
+			pair->node[i].in[1 - i] = &pair->x;
+			own.node[i] = &pair->node[i];
+		}
 	}
 	seen.hidden += group->n_nodes > 2 && !is_pair(group);
-	*ret_exec = parts;
-	return kit_parts_build(parts, dev, group, choice, err);
+	*ret_exec = pair;
+	return kit_parts_build(&pair->parts, dev, &own, choice, err);
 }
 
 static int pair_run(void *dev, void *exec, struct jm_err *err)
 {
-	return kit_parts_run(exec, dev, err);
+	struct pair *pair = exec;
+
+	if (pair->from)
+		memcpy(pair->x.data, pair->from, pair->x.bytes);
+	return kit_parts_run(&pair->parts, dev, err);
 }
 
 static void pair_drop(void *dev, void *exec)
 {
-	if (exec)
-		kit_parts_drop(exec, dev);
-	free(exec);
+	struct pair *pair = exec;
+
+	if (!pair)
+		return;
+	kit_parts_drop(&pair->parts, dev);
+	free(pair->x.data);
+	free(pair);
 }
 
 static void fill(struct jm_program *p, const char *name)
