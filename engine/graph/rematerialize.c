@@ -361,9 +361,22 @@ static double seconds_of(const struct jm_remake *how, const struct jm_node *n)
 		n->flops_executed / (narrow ? how->flops_f8 : how->flops), n->bytes / how->bytes);
 }
 
+/* True for networks of images whose norms add, or are of, the sums of a residual network. Gradients
+ * of such a network need more memory. */
+static bool has_residual_images(const struct jm_graph *g)
+{
+	for (int k = 0; k < g->n_nodes; k++) {
+		const struct jm_node *n = g->node[k];
+
+		if (n->op == JM_OP_GROUPNORM || (n->op == JM_OP_BN_APPLY && n->in[5]))
+			return true;
+	}
+	return false;
+}
+
 double jm_remake_usual(const struct jm_graph *g)
 {
-	return jm_graph_residual(g) ? 0.01 / 16 : 0.01;
+	return jm_graph_residual(g) ? 0.01 / 16 : has_residual_images(g) ? 0.016 : 0.01;
 }
 
 static double budget_of(const struct jm_graph *g, const struct jm_remake *how)

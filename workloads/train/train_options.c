@@ -287,11 +287,10 @@ const struct jm_option jm_train_options[] = {
 			"them; those that free the most memory per unit of time come first. "
 			"Activations that the kernel of their gradient can write again are "
 			"always recomputed; at most half of the share counts as spent on them. "
-			"When not given: on a device with its own memory 1/16 for transformers and "
-			"1 "
-			"for other models, or the least up to 10 with which the plan fits into it, "
-			"and with --batch max the least from 1/16 on; else all of them are "
-			"recomputed"},
+			"When not given: on a device with its own memory 1/16 for transformers, "
+			"1.6 for networks of images with residual sums and 1 for others, or the "
+			"least up to 10 with which the plan fits into it, and with --batch max the "
+			"least from 1/16 on; else all of them are recomputed"},
 	{.name = "keep-less",
 		JM_BIND(JM_FLAG, struct train, given.keep_less),
 		.help = "norms, activations and compute copies are recomputed for gradients even "
