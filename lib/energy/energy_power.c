@@ -291,8 +291,11 @@ static void finish(struct sum *s)
 	end = s->silent ? s->last.seen : s->last.seen + jm_reach(s->signal) + 2 * s->shift;
 	if (end > start)
 		add_line(s, start, end, s->last.value, s->last.value);
-	if (touches(s, start, end))
-		note_pattern(s, start, end < s->t1 ? end : s->t1, s->last.value);
+	if (!touches(s, start, end))
+		return;
+	note_pattern(s, start, end < s->t1 ? end : s->t1, s->last.value);
+	if (!s->pattern.n) /* a stretch soon after the only reading that it has */
+		jm_pattern_add(&s->pattern, s->last.value, 1);
 }
 
 /* The share of (dP g)^2 that is variance; see above. */
@@ -374,6 +377,8 @@ static double between_windows(const struct sum *s)
 	double grown = jm_pattern_repeats(&s->pattern) * jm_pattern_swing(&s->pattern);
 	double range = range_of(s), shown, hides;
 
+	if (!(s->limit > 0)) /* most_missed() does not know either what a short stretch can hide */
+		gap = fmin(gap, seconds(s->t1 - s->t0));
 	if (s->shift) /* there is no gap between the windows; their length is unknown */
 		return s->gap_squares * missed_share(s) + square(range * gap) / 12;
 	shown = s->gap_squares * missed_share(s) * grown + square(range * gap) / 4;
@@ -384,8 +389,8 @@ static double between_windows(const struct sum *s)
 /*
  * J^2: what power did inside the windows that the two ends of the stretch cut, each at a share u of
  * its length T: V T^2 u (1 - u), V T^2 / 6 on average, as in a step of a counter (energy_unseen.c).
- * V comes from readings that follow each other; windows that overlap differ by less. A stretch
- * within one window has at most all of it wrong. Short windows: the gaps between them hide more.
+ * V comes from readings that follow each other; windows that overlap differ by less. In a short
+ * part of a window power differs by more. Short windows: the gaps between them hide more.
  */
 static double within_windows(const struct sum *s)
 {
@@ -397,7 +402,17 @@ static double within_windows(const struct sum *s)
 	if (pairs > 0)
 		squares = s->one_apart / 2 / pairs * (1 + FEW_PAIRS / pairs) * window / refresh;
 	squares += square(FLAT * jm_pattern_mean(&s->pattern));
-	return squares * fmin(square(window) / 3, square(length));
+	return squares * fmin(square(window) / 3, square(2 * length));
+}
+
+/* J^2: more is impossible, as power is between 0 and the limit all the time. */
+static double most_missed(const struct sum *s)
+{
+	double length = seconds(s->t1 - s->t0);
+
+	if (!(s->limit > 0) || !(s->covered_s > 0))
+		return INFINITY;
+	return square(fmax(s->joules, s->limit * length - s->joules) / Z95);
 }
 
 /* A sensor whose refresh is unknown, and that shows one value, may not have measured at all in this
@@ -472,7 +487,7 @@ int jm_energy_by_power(const struct jm_trace_interval *stretch, const struct jm_
 		.lowest = NAN,
 		.before_last = NAN,
 	};
-	double length = seconds(s.t1 - s.t0);
+	double length = seconds(s.t1 - s.t0), variance;
 	int rc;
 
 	/* A long window's mean belongs to its middle; a short one is known to end at the
@@ -487,14 +502,13 @@ int jm_energy_by_power(const struct jm_trace_interval *stretch, const struct jm_
 	finish(&s);
 	if (m->limit > 0)
 		s.limit = fmax(m->limit, s.samples ? s.watts_max : 0);
+	variance = between_windows(&s) + within_windows(&s) + s.time_squares / 12 +
+		   missed_late(&s) + square(power->step * s.covered_s) / 12 +
+		   2 * square(range_of(&s) * seconds(s.shift)) / 12;
 	*ret = (struct jm_part){
 		.joules = s.covered_s > length * (1 - 1e-6) ? s.joules : NAN,
 		.known = s.covered_s > 0 ? s.joules : NAN,
-		.variance = is_blind(&s) ? NAN
-					 : between_windows(&s) + within_windows(&s) +
-						   s.time_squares / 12 + missed_late(&s) +
-						   square(power->step * s.covered_s) / 12 +
-						   2 * square(range_of(&s) * seconds(s.shift)) / 12,
+		.variance = is_blind(&s) ? NAN : fmin(variance, most_missed(&s)),
 		.unseen = unseen_share(&s),
 		.alike = is_alike(&s),
 		.few = s.pattern.n < FEW_ALIKE,

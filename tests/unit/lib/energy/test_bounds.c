@@ -205,6 +205,7 @@ static void holds_in_windows_without_gaps(void **state)
 		power_window = windows[k];
 		assert_true(power_alone(0.02, 0.1, 0.2).held >= 0.95);
 		assert_true(power_alone(0.1, 2, 0.5).held >= 0.95);
+		assert_true(power_alone(0.02, 2, 0.01).held >= 0.95);
 	}
 	power_window = 0;
 }

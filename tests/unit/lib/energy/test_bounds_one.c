@@ -86,6 +86,28 @@ static void bound_of_few_readings_is_possible(void **state)
 		assert_true(bound_of_line(100, slope[i], 700, 0.2) < most[i]);
 }
 
+/* A stretch far shorter than a refresh, wherever it lies beside the readings: its energy is not
+ * known, but no more than the device can draw. Without a limit at most the triple of it. */
+static void bound_of_a_short_stretch_is_possible(void **state)
+{
+	static const double windows[] = {0.025, 0.1, 1};
+
+	(void)state;
+	for (int i = 0; i < 60; i++) {
+		double its_limit = i % 2 ? 700 : 0, truth;
+		struct jm_energy e;
+
+		set_up_one(true, its_limit);
+		wave_setup.power_phase = 0.005 * (i / 3);
+		wave_setup.window = windows[i % 3];
+		wave_add(&wave_setup.wave[0], -10, 200, 0);
+		e = measure_one(0.01, &truth);
+		assert_near(e.joules, truth, 1e-3 * truth);
+		assert_true(e.error_sampling > 0.3 * truth);
+		assert_true(e.error_sampling <= (its_limit > 0 ? 500 : 600) * 0.01 + 1e-9);
+	}
+}
+
 /* With many readings that are alike the bound is small compared with the energy, also at rest. */
 static void bound_of_many_alike_readings_is_narrow(void **state)
 {
@@ -204,6 +226,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(limit_of_the_device_is_the_scale_of_what_few_readings_hide),
 		cmocka_unit_test(bound_of_few_readings_is_possible),
+		cmocka_unit_test(bound_of_a_short_stretch_is_possible),
 		cmocka_unit_test(bound_of_many_alike_readings_is_narrow),
 		cmocka_unit_test(short_gaps_of_a_constant_load_are_in_the_bound),
 		cmocka_unit_test(slow_start_is_no_alias),
