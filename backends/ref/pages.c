@@ -73,13 +73,30 @@ void jm_ref_cache_write(const struct jm_node *n, double *const *in, double *cons
 	}
 }
 
+enum {
+	AT_ONCE = 256
+}; /* elements that are read together, and for which scores are computed once */
+
+static void read_some(const struct jm_tensor *t, int64_t at, int64_t n, double *ret_value)
+{
+	const char *from = (const char *)t->data + (size_t)at * jm_dtype_bytes(t->type);
+
+	jm_elements_widen(t->type, from, n, ret_value);
+}
+
 /* scale q.k of the query head at element `q` and the key head at element `k` */
 static double score(const struct jm_node *n, int64_t q, int64_t k)
 {
-	double sum = 0;
+	double sum = 0, a[AT_ONCE], b[AT_ONCE];
 
-	for (int64_t i = 0; i < n->in[4]->dim[3]; i++)
-		sum += get(n->in[0], q + i) * get(n->in[4], k + i);
+	for (int64_t i = 0, left = n->in[4]->dim[3]; left > 0; i += AT_ONCE, left -= AT_ONCE) {
+		int64_t some = left < AT_ONCE ? left : AT_ONCE;
+
+		read_some(n->in[0], q + i, some, a);
+		read_some(n->in[4], k + i, some, b);
+		for (int64_t j = 0; j < some; j++)
+			sum += a[j] * b[j];
+	}
 	return n->attr.pages.scale * sum;
 }
 
@@ -95,19 +112,17 @@ static double score_at(const struct jm_node *n, const struct row_head *h, int64_
 	return score(n, h->query, slot_of(n, h->row, t) + h->key);
 }
 
-enum { AT_ONCE = 64 }; /* elements of a result, for which the scores are computed once */
-
 /* `width` elements of the result. */
 static void weigh(const struct jm_node *n, const struct row_head *h, int64_t from, int64_t width)
 {
-	double y[AT_ONCE] = {0};
+	double y[AT_ONCE] = {0}, value[AT_ONCE];
 
 	for (int64_t t = 0; t <= h->last; t++) {
 		double p = exp(score_at(n, h, t) - h->most) / h->sum;
-		int64_t value = slot_of(n, h->row, t) + h->key + from;
 
+		read_some(n->in[5], slot_of(n, h->row, t) + h->key + from, width, value);
 		for (int64_t i = 0; i < width; i++)
-			y[i] += p * get(n->in[5], value + i);
+			y[i] += p * value[i];
 	}
 	for (int64_t i = 0; i < width; i++)
 		set(n->out[0], h->query + from + i, y[i]);

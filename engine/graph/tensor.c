@@ -258,16 +258,6 @@ static double two_to(int e)
 	return x;
 }
 
-/* The whole number below log2 of a normal x > 0; less than that of all types here for a smaller
- * one. */
-static int exponent_of(double x)
-{
-	uint64_t bits;
-
-	memcpy(&bits, &x, sizeof(bits));
-	return (int)(bits >> 52) - 1023;
-}
-
 static double narrow_get(const struct narrow *f, uint32_t bits)
 {
 	uint32_t top = (1U << f->exponent) - 1, e = bits >> f->mantissa & top;
@@ -292,23 +282,34 @@ static uint32_t largest(const struct narrow *f)
 			   : (top << f->mantissa) + (1U << f->mantissa) - 2;
 }
 
+/* Of a normal number, whose bits these are: rounded to nearest even, where a carry goes into the
+ * exponent. */
+static uint32_t normal_magnitude(const struct narrow *f, uint64_t bits)
+{
+	int dropped = 52 - f->mantissa;
+	uint64_t half = (UINT64_C(1) << (dropped - 1)) - 1 + (bits >> dropped & 1);
+	uint64_t code = (bits + half) >> dropped;
+
+	code -= (uint64_t)(1023 - bias_of(f)) << f->mantissa;
+	if (code > largest(f))
+		return f->saturates ? largest(f) : largest(f) + 1;
+	return (uint32_t)code;
+}
+
 static uint32_t narrow_magnitude(const struct narrow *f, double x)
 {
-	int least = 1 - bias_of(f), e = exponent_of(x);
-	double units;
+	int least = 1 - bias_of(f), e;
+	uint64_t bits;
 
+	memcpy(&bits, &x, sizeof(bits));
+	e = (int)(bits >> 52) - 1023;
+	if (e >= least && e < 1024)
+		return normal_magnitude(f, bits);
 	if (isnan(x))
 		return (1U << (f->exponent + f->mantissa)) - 1;
 	if (isinf(x))
 		return f->saturates ? largest(f) : largest(f) + 1;
-	if (e < least)
-		e = least;
-	units = nearbyint(
-		/* up to 2^(mantissa + 1), which carries into the exponent */
-		x * two_to(f->mantissa - e));
-	if (units * two_to(e - f->mantissa) > narrow_get(f, largest(f)))
-		return f->saturates ? largest(f) : largest(f) + 1;
-	return (uint32_t)units + ((uint32_t)(e - least) << f->mantissa);
+	return (uint32_t)nearbyint(x * two_to(f->mantissa - least));
 }
 
 static uint32_t narrow_set(const struct narrow *f, double x)
@@ -366,6 +367,16 @@ void jm_element_set(enum jm_dtype type, void *data, int64_t i, double value)
 		set_narrow(type, data, i, value);
 }
 
+static void widen_8_bits(enum jm_dtype type, const uint8_t *data, int64_t n, double *ret_value)
+{
+	double value[256];
+
+	for (uint32_t i = 0; i < 256; i++)
+		value[i] = narrow_get(type == JM_F8E4M3 ? &f8e4m3 : &f8e5m2, i);
+	for (int64_t i = 0; i < n; i++)
+		ret_value[i] = value[data[i]];
+}
+
 void jm_elements_widen(enum jm_dtype type, const void *data, int64_t n, double *ret_value)
 {
 	if (type == JM_F32)
@@ -374,6 +385,11 @@ void jm_elements_widen(enum jm_dtype type, const void *data, int64_t n, double *
 	else if (type == JM_BF16)
 		for (int64_t i = 0; i < n; i++)
 			ret_value[i] = jm_bf16_get(((const uint16_t *)data)[i]);
+	else if (type == JM_F16)
+		for (int64_t i = 0; i < n; i++)
+			ret_value[i] = narrow_get(&f16, ((const uint16_t *)data)[i]);
+	else if (n > 256 && (type == JM_F8E4M3 || type == JM_F8E5M2))
+		widen_8_bits(type, data, n, ret_value);
 	else
 		for (int64_t i = 0; i < n; i++)
 			ret_value[i] = jm_element_get(type, data, i);
@@ -387,6 +403,9 @@ void jm_elements_narrow(enum jm_dtype type, void *data, int64_t n, const double 
 	else if (type == JM_BF16)
 		for (int64_t i = 0; i < n; i++)
 			((uint16_t *)data)[i] = jm_bf16_set((float)value[i]);
+	else if (type == JM_F16)
+		for (int64_t i = 0; i < n; i++)
+			((uint16_t *)data)[i] = (uint16_t)narrow_set(&f16, value[i]);
 	else
 		for (int64_t i = 0; i < n; i++)
 			jm_element_set(type, data, i, value[i]);

@@ -69,7 +69,7 @@ static inline float jm_tf32_round(float f)
 /* Element i of memory of any type. Slow; used by `ref`, tests and initial values. */
 double jm_element_get(enum jm_dtype type, const void *data, int64_t i);
 void jm_element_set(enum jm_dtype type, void *data, int64_t i, double value);
-/* The same for all n elements, to f64 and from it; fast for f32 and bf16. */
+/* The same for all n elements, to f64 and from it; fast for floating types of 16 and 32 bits. */
 void jm_elements_widen(enum jm_dtype type, const void *data, int64_t n, double *ret_value);
 void jm_elements_narrow(enum jm_dtype type, void *data, int64_t n, const double *value);
 /* n elements from `first` on; fast for f32 and bf16. */
