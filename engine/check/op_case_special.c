@@ -170,7 +170,8 @@ static void norm_image(struct kit *k, const struct types *t, const struct shape 
 	n->attr.group.silu = d->s % 2;
 }
 
-/* Where all of a window is equal, its first element is the largest; a NaN is larger than all. */
+/* Where all of a window is equal, its first element is the largest; a NaN is larger than all.
+ * Without infinities: cuda has -infinity beyond the image, where it may find the first largest. */
 static void pool_of(
 	struct kit *k, const struct types *t, const struct shape *d, int size, int stride, int pad)
 {
