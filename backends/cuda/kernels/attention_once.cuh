@@ -10,10 +10,9 @@
  * and a block adds its part when the count is that of the blocks before it. The last block of a
  * tile reads the sum, adds its own part and writes dq.
  *
- * There are two orders. DOWN: first keys first, and the last queries first, for all heads of a
- * group, so that of a causal head the longest tickets begin first, and tiles that a block needs
- * first are those that the block before it has done first. Otherwise last keys first, and the first
- * queries first: a block of a causal head begins with queries that no block before it has.
+ * First keys and last queries come first, the latter for all heads of a group: of a causal head
+ * the longest tickets begin first, and tiles that a block needs first are those that the block
+ * before it has done first. attention_last.cuh has the other order.
  *
  * A part needs only those of blocks with smaller tickets, which are running or done, so no block
  * waits forever. Sums lie in slots, as many as heads that may be under way; a slot's counts go on
@@ -41,7 +40,7 @@ __device__ __forceinline__ void once_read(accumulators &dq, const float4 *share)
 }
 
 /* The warp group that computes dq. */
-template <typename T, bool DOWN>
+template <typename T>
 __device__ __forceinline__ void once_queries(const struct tiles &t, const struct once &o,
 	unsigned char *memory, uint32_t base, const once_bars &bars)
 {
@@ -51,13 +50,13 @@ __device__ __forceinline__ void once_queries(const struct tiles &t, const struct
 	once_place p;
 	int done = 0;
 
-	for (int w = 0; once_next<DEPTH, DOWN>(t, o, memory, bars, w, &p); w++) {
+	for (int w = 0; once_next<DEPTH>(t, o, memory, bars, w, &p); w++) {
 		const uint32_t k = k0 + w % M::owns * (M::own / 16);
 
 		for (int i = 0; i < p.keys.total; i++, done++) {
 			const int turn = done % M::turns, to = done % M::senders;
 			const uint32_t full = bars.dq + to * 8;
-			const once_tile at = once_tile_of<DOWN>(t, p, i);
+			const once_tile at = once_tile_of(t, p, i);
 			float4 *share =
 				reinterpret_cast<float4 *>(memory + M::dq + to * M::dq_tile) +
 				threadIdx.x % GROUP;
@@ -76,7 +75,7 @@ __device__ __forceinline__ void once_queries(const struct tiles &t, const struct
 					barrier_arrive(full);
 			}
 			barrier_wait(bars.ds + turn * 8, done / M::turns & 1);
-			if (DOWN && at.half)
+			if (at.half)
 				once_part<T, TILE>(dq, ds0 + turn * (M::ds_tile / 16), k);
 			else
 				once_part<T, OWN>(dq, ds0 + turn * (M::ds_tile / 16), k);
@@ -253,7 +252,7 @@ __device__ __forceinline__ void once_step(const struct tiles &t, const once_own 
 }
 
 /* Two warp groups, each of which sums dk and dv of 64 keys, those of the block from `mine` on. */
-template <typename T, bool DOWN>
+template <typename T>
 __device__ __forceinline__ void once_keys(const struct tiles &t, const struct once &o,
 	const unsigned char *memory, uint32_t base, const once_bars &bars, int mine)
 {
@@ -261,15 +260,15 @@ __device__ __forceinline__ void once_keys(const struct tiles &t, const struct on
 	once_place at;
 	int done = 0;
 
-	for (int w = 0; once_next<DEPTH, DOWN>(t, o, memory, bars, w, &at); w++) {
+	for (int w = 0; once_next<DEPTH>(t, o, memory, bars, w, &at); w++) {
 		const int own_at = w % M::owns * M::own + mine * CHUNK_ROW,
 			  end = done + at.keys.total,
-			  todo = DOWN && t.causal && mine ? end - at.keys.per_group : end;
+			  todo = t.causal && mine ? end - at.keys.per_group : end;
 		once_own own = {
 			{}, matrix_low(base + M::v + own_at, 16), mine, at.keys.row0 + mine};
 		accumulators s, dk = {}, dv = {};
 		left_operand p, ds;
-		int i = done, h = 0, column0 = once_queries_of<DOWN>(at, 0) * TILE;
+		int i = done, h = 0, column0 = once_queries_of(at, 0) * TILE;
 
 		if (i < todo) {
 			fetch(own.k, base + M::k + own_at);
@@ -283,7 +282,7 @@ __device__ __forceinline__ void once_keys(const struct tiles &t, const struct on
 			once_step<T, true>(t, own, memory, base, bars, i, i == done, column0, s, p,
 				ds, dk, dv);
 			if (++h == at.keys.per_group)
-				h = 0, column0 += DOWN ? -TILE : TILE;
+				h = 0, column0 -= TILE;
 		}
 		if (i < todo)
 			once_step<T, false>(t, own, memory, base, bars, i, i == done, column0, s, p,
@@ -317,7 +316,7 @@ __device__ __forceinline__ void once_barriers(uint32_t at, int n, int full, int 
 	}
 }
 
-template <typename T, int D, bool DOWN>
+template <typename T, int D>
 __global__ void __launch_bounds__(4 * GROUP, 1) once_kernel(
 	const __grid_constant__ struct boxes map, const struct tiles t, const struct once o)
 {
@@ -344,21 +343,21 @@ __global__ void __launch_bounds__(4 * GROUP, 1) once_kernel(
 	if (group == 3) {
 		fewer_registers<32>();
 		if (threadIdx.x % WARP == 0 && warp == 0)
-			once_copy<D, DOWN>(t, o, map, memory, base, bars);
+			once_copy<D>(t, o, map, memory, base, bars);
 		else if (threadIdx.x % WARP == 0 && warp <= M::senders)
-			once_send<D, DOWN>(t, o, memory, base, bars, warp - 1);
+			once_send<D>(t, o, memory, base, bars, warp - 1);
 	} else if (group == 2) {
 		fewer_registers<64>();
 		if constexpr (M::wide)
-			wide_queries<T, DOWN>(t, o, memory, base, bars);
+			wide_queries<T>(t, o, memory, base, bars);
 		else
-			once_queries<T, DOWN>(t, o, memory, base, bars);
+			once_queries<T>(t, o, memory, base, bars);
 	} else {
 		more_registers<208>();
 		if constexpr (M::wide)
-			wide_keys<T, DOWN>(t, o, memory, base, bars, group * TILE);
+			wide_keys<T>(t, o, memory, base, bars, group * TILE);
 		else
-			once_keys<T, DOWN>(t, o, memory, base, bars, group * TILE);
+			once_keys<T>(t, o, memory, base, bars, group * TILE);
 	}
 }
 

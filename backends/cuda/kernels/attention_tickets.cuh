@@ -26,8 +26,7 @@ struct once_place {
 	int tiles, slot, generation, tile, last;
 };
 
-/* Tickets of a band of heads begin with their first keys, or (not DOWN) with their last. */
-template <bool DOWN>
+/* Tickets of a band of heads begin with their first keys. */
 __device__ __forceinline__ once_place once_of(
 	const struct tiles &t, const struct once &o, int ticket)
 {
@@ -36,7 +35,7 @@ __device__ __forceinline__ once_place once_of(
 	const int width = min(o.side, all - band * o.side), head = band * o.side + in % width;
 	once_place p;
 
-	p.tile = DOWN ? in / width : n - 1 - in / width;
+	p.tile = in / width;
 	p.last = n - 1;
 	p.keys.batch = head / t.groups;
 	p.keys.group = head % t.groups;
@@ -52,9 +51,9 @@ __device__ __forceinline__ once_place once_of(
 }
 
 /* The tile of queries of the i-th tile of a ticket. */
-template <bool DOWN> __device__ __forceinline__ int once_queries_of(const once_place &p, int i)
+__device__ __forceinline__ int once_queries_of(const once_place &p, int i)
 {
-	return DOWN ? p.tiles - 1 - i / p.keys.per_group : p.keys.first + i / p.keys.per_group;
+	return p.tiles - 1 - i / p.keys.per_group;
 }
 
 /* A tile of dq: its index in what blocks share, its head and first query, the count to wait for.
@@ -66,17 +65,15 @@ struct once_tile {
 };
 
 /* Tile `i` of those of a ticket. */
-template <bool DOWN>
 __device__ __forceinline__ once_tile once_tile_of(
 	const struct tiles &t, const once_place &p, int i)
 {
-	const int h = i % p.keys.per_group, m = once_queries_of<DOWN>(p, i);
-	const int top = t.causal ? min(p.last, m / (OWN / TILE)) : p.last,
-		  before = DOWN ? p.tile : top - p.tile;
+	const int h = i % p.keys.per_group, m = once_queries_of(p, i);
+	const int top = t.causal ? min(p.last, m / (OWN / TILE)) : p.last;
 
 	return {(p.slot * p.keys.per_group + h) * p.tiles + m, p.keys.group * p.keys.per_group + h,
-		m * TILE, p.generation * (top + 1) + before, before == 0, before == top,
-		DOWN && t.causal && m == p.keys.first};
+		m * TILE, p.generation * (top + 1) + p.tile, p.tile == 0, p.tile == top,
+		t.causal && m == p.keys.first};
 }
 
 /* Shared memory: how many keys and values (owns), tiles of queries and of dy (ring), tiles of ds
@@ -135,7 +132,7 @@ __device__ __forceinline__ void sum_start(float *to, uint32_t from, int bytes, b
 }
 
 /* The next keys of a block: false if there are none. */
-template <int D, bool DOWN>
+template <int D>
 __device__ __forceinline__ bool once_next(const struct tiles &t, const struct once &o,
 	const unsigned char *memory, const once_bars &bars, int w, once_place *ret)
 {
@@ -147,12 +144,12 @@ __device__ __forceinline__ bool once_next(const struct tiles &t, const struct on
 		reinterpret_cast<const volatile int *>(memory + M::tickets)[w % M::owns];
 
 	if (ticket < o.total)
-		*ret = once_of<DOWN>(t, o, ticket);
+		*ret = once_of(t, o, ticket);
 	return ticket < o.total;
 }
 
 /* A thread that sends every senders-th tile of dq. Where the part is the last it brings the sum. */
-template <int D, bool DOWN>
+template <int D>
 __device__ __forceinline__ void once_send(const struct tiles &t, const struct once &o,
 	const unsigned char *memory, uint32_t base, const once_bars &bars, int turn)
 {
@@ -162,13 +159,13 @@ __device__ __forceinline__ void once_send(const struct tiles &t, const struct on
 	once_place p;
 	int done = 0;
 
-	for (int w = 0; once_next<D, DOWN>(t, o, memory, bars, w, &p); w++) {
+	for (int w = 0; once_next<D>(t, o, memory, bars, w, &p); w++) {
 		bool seen = false;
 
 		barrier_arrive(bars.kv + (M::owns + w % M::owns) * 8);
 		for (int i = (turn + M::senders - done % M::senders) % M::senders; i < p.keys.total;
 			i += M::senders) {
-			const once_tile at = once_tile_of<DOWN>(t, p, i);
+			const once_tile at = once_tile_of(t, p, i);
 			float *sum = o.sums + (int64_t)at.at * TILE * D;
 			const int parity = (done + i) / M::senders & 1;
 			const bool alone = at.first && at.last;
@@ -191,7 +188,7 @@ __device__ __forceinline__ void once_send(const struct tiles &t, const struct on
 			}
 			seen = false;
 			if (i + M::senders < p.keys.total) {
-				const once_tile next = once_tile_of<DOWN>(t, p, i + M::senders);
+				const once_tile next = once_tile_of(t, p, i + M::senders);
 
 				seen = count_of(o.counts + next.at) == next.before;
 			}
@@ -213,13 +210,13 @@ __device__ __forceinline__ void once_send(const struct tiles &t, const struct on
 /* ---- copies ---------------------------------------------------------------------------------- */
 
 /* Copies tile `i` of those of a ticket, the n-th of the block. */
-template <int D, bool DOWN>
+template <int D>
 __device__ __forceinline__ void once_copy_tile(const struct tiles &t, const once_place &p,
 	const struct boxes &map, uint32_t base, const once_bars &bars, int i, int n)
 {
 	typedef once_memory<D> M;
 	const int h = p.keys.group * p.keys.per_group + i % p.keys.per_group,
-		  row = once_queries_of<DOWN>(p, i) * TILE, st = n % M::ring;
+		  row = once_queries_of(p, i) * TILE, st = n % M::ring;
 	const uint32_t q = bars.q + st * 8, dy = bars.dy + st * 8;
 	const int64_t at = (int64_t)(p.keys.batch * t.heads + h) * t.padded + row;
 
@@ -236,7 +233,7 @@ __device__ __forceinline__ void once_copy_tile(const struct tiles &t, const once
 }
 
 /* The thread that copies takes tickets until there are none. */
-template <int D, bool DOWN>
+template <int D>
 __device__ __forceinline__ void once_copy(const struct tiles &t, const struct once &o,
 	const struct boxes &map, unsigned char *memory, uint32_t base, const once_bars &bars)
 {
@@ -248,10 +245,10 @@ __device__ __forceinline__ void once_copy(const struct tiles &t, const struct on
 		const int turn = w % M::owns, ticket = atomicAdd(o.ticket, 1);
 		const uint32_t kv = bars.kv + turn * 8;
 		const bool more = ticket < o.total;
-		const once_place p = once_of<DOWN>(t, o, more ? ticket : 0);
+		const once_place p = once_of(t, o, more ? ticket : 0);
 
 		if (early && more)
-			once_copy_tile<D, DOWN>(t, p, map, base, bars, 0, done);
+			once_copy_tile<D>(t, p, map, base, bars, 0, done);
 		if (w >= M::owns)
 			barrier_wait(kv + M::owns * 8, (w / M::owns - 1) & 1);
 		reinterpret_cast<int *>(memory + M::tickets)[turn] = ticket;
@@ -269,7 +266,7 @@ __device__ __forceinline__ void once_copy(const struct tiles &t, const struct on
 				p.keys.batch, kv);
 		}
 		for (int i = early; i < p.keys.total; i++)
-			once_copy_tile<D, DOWN>(t, p, map, base, bars, i, done + i);
+			once_copy_tile<D>(t, p, map, base, bars, i, done + i);
 		done += p.keys.total;
 	}
 }

@@ -21,10 +21,11 @@
  */
 #include <string.h>
 
-#include "attention_once.cuh"
+#include "attention_last.cuh"
 
 #define OWNERS	   2  /* warp groups of a block that own queries or keys; another one copies */
 #define LEAST_SIDE 16 /* causal heads whose tickets alternate: a ticket is ahead of the next */
+#define FEW_TICKETS 2640 /* twice those of all heads, beside which one is long: for 132 blocks */
 
 /* ---- queries: scores have queries as rows, keys as columns ----------------------------------- */
 
@@ -307,41 +308,47 @@ static void start_rows(
 	rows_kernel<T, D><<<blocks * (unsigned)t.batch, 256, 0, stream>>>(rows, (int)blocks);
 }
 
-template <typename T, int D, bool DOWN>
-static void start_once(
-	const struct cuda_attention_tiles *p, const struct tiles &t, cudaStream_t stream)
+static struct once shared_of(const struct cuda_attention_tiles *p, int side)
+{
+	return {p->once.sums, p->once.counts + 1, p->once.counts, p->once.slots, side,
+		(int)blocks_for(p->keys, OWN) * p->groups * p->batch};
+}
+
+template <int D, class K>
+static void start_once(K kernel, const struct cuda_attention_tiles *p, const struct tiles &t,
+	int side, cudaStream_t stream)
 {
 	typedef once_memory<D> M;
-	const struct once once = {p->once.sums, p->once.counts + 1, p->once.counts, p->once.slots,
-		DOWN && t.causal ? max(p->once.side, LEAST_SIDE) : p->once.side,
-		(int)blocks_for(t.keys, OWN) * t.groups * t.batch};
 	struct boxes map;
 
 	memcpy(&map, &p->boxes, sizeof map);
-	start_rows<T, D>(p, t, stream);
-	cudaFuncSetAttribute(once_kernel<T, D, DOWN>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-		M::bytes);
-	once_kernel<T, D, DOWN><<<p->once.blocks, 4 * GROUP, M::bytes, stream>>>(map, t, once);
+	cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, M::bytes);
+	kernel<<<p->once.blocks, 4 * GROUP, M::bytes, stream>>>(map, t, shared_of(p, side));
 }
 
-/* True if the longest ticket of a causal head is more than a tenth of what a block does. */
+/* True if the longest ticket of a causal head is more than about a tenth of what a block does. */
 static bool begins_with_longest(const struct cuda_attention_tiles *p)
 {
 	const int64_t tickets = blocks_for(p->keys, OWN);
 
-	return p->causal && 20 * p->once.blocks > p->batch * p->groups * (tickets + 1);
+	return p->causal && p->batch * p->groups * (tickets + 1) < FEW_TICKETS;
 }
 
 template <typename T>
 static void start_all(
 	const struct cuda_attention_tiles *p, const struct tiles &t, cudaStream_t stream)
 {
+	const int side = t.causal ? max(p->once.side, LEAST_SIDE) : p->once.side;
+
 	if (p->once.sums && p->depth == 128) {
-		start_once<T, 128, true>(p, t, stream);
-	} else if (p->once.sums && begins_with_longest(p)) {
-		start_once<T, 64, true>(p, t, stream);
+		start_rows<T, 128>(p, t, stream);
+		start_once<128>(once_kernel<T, 128>, p, t, side, stream);
 	} else if (p->once.sums) {
-		start_once<T, 64, false>(p, t, stream);
+		start_rows<T, 64>(p, t, stream);
+		if (begins_with_longest(p))
+			start_once<64>(once_kernel<T, 64>, p, t, side, stream);
+		else
+			start_once<64>(last_kernel<T>, p, t, p->once.side, stream);
 	} else if (p->depth == 64) {
 		start_rows<T, 64>(p, t, stream);
 		start_queries<T, 64, 4, 4>(p, t, stream);

@@ -117,7 +117,7 @@ __device__ __forceinline__ void wide_part(const struct tiles &t, const once_tile
 }
 
 /* The warp group that computes dq. */
-template <typename T, bool DOWN>
+template <typename T>
 __device__ __forceinline__ void wide_queries(const struct tiles &t, const struct once &o,
 	unsigned char *memory, uint32_t base, const once_bars &bars)
 {
@@ -128,11 +128,11 @@ __device__ __forceinline__ void wide_queries(const struct tiles &t, const struct
 	once_place p;
 	int done = 0;
 
-	for (int w = 0; once_next<WIDTH, DOWN>(t, o, memory, bars, w, &p); w++) {
+	for (int w = 0; once_next<WIDTH>(t, o, memory, bars, w, &p); w++) {
 		for (int i = 0; i < p.keys.total; i++, done++) {
 			const int turn = done % M::turns, to = done % M::senders;
 			const uint32_t full = bars.dq + to * 8;
-			const once_tile at = once_tile_of<DOWN>(t, p, i);
+			const once_tile at = once_tile_of(t, p, i);
 
 			/* each phase is waited for: a barrier tells only two apart */
 			if (done >= M::senders)
@@ -284,7 +284,7 @@ __device__ __forceinline__ void wide_step(const struct tiles &t, const wide_at &
 }
 
 /* Tiles `i` to end - 1, which are those of `place`. */
-template <typename T, bool DOWN>
+template <typename T>
 __device__ __forceinline__ void wide_sums(const struct tiles &t, const once_place &place,
 	uint32_t base, const once_bars &bars, int i, int end, int mine, float (&dk)[WIDTH / 2],
 	float (&dv)[WIDTH / 2])
@@ -293,19 +293,19 @@ __device__ __forceinline__ void wide_sums(const struct tiles &t, const once_plac
 	const wide_at at = {base, own, fragment_at(own + once_memory<WIDTH>::ds, 0),
 		threadIdx.x % 4 * 8, place.keys.row0 + mine, mine / TILE};
 	const int per_group = place.keys.per_group;
-	int column = once_queries_of<DOWN>(place, 0) * TILE, h = 0;
+	int column = once_queries_of(place, 0) * TILE, h = 0;
 
 	wide_step<T, true>(t, at, bars, i, column, dk, dv);
 	while (++i < end) {
 		if (++h == per_group)
-			h = 0, column += DOWN ? -TILE : TILE;
+			h = 0, column -= TILE;
 		wide_step<T, false>(t, at, bars, i, column, dk, dv);
 	}
 	wide_keys_sum<T>(at, dk, (end - 1) & 1);
 }
 
 /* Two warp groups, each of which sums dk and dv of 64 keys, those of the block from `mine` on. */
-template <typename T, bool DOWN>
+template <typename T>
 __device__ __forceinline__ void wide_keys(const struct tiles &t, const struct once &o,
 	const unsigned char *memory, uint32_t base, const once_bars &bars, int mine)
 {
@@ -314,17 +314,17 @@ __device__ __forceinline__ void wide_keys(const struct tiles &t, const struct on
 	once_place at;
 	int done = 0;
 
-	for (int w = 0; once_next<WIDTH, DOWN>(t, o, memory, bars, w, &at); w++) {
+	for (int w = 0; once_next<WIDTH>(t, o, memory, bars, w, &at); w++) {
 		const int todo =
-			at.keys.total - (DOWN && t.causal && mine ? at.keys.per_group : 0);
+			at.keys.total - (t.causal && mine ? at.keys.per_group : 0);
 		float dk[WIDTH / 2] = {}, dv[WIDTH / 2] = {};
 
 		if (todo)
-			wide_sums<T, DOWN>(t, at, base, bars, done, done + todo, mine, dk, dv);
+			wide_sums<T>(t, at, base, bars, done, done + todo, mine, dk, dv);
 		/* again, so that the loops above have more registers */
-		once_next<WIDTH, DOWN>(t, o, memory, bars, w, &at);
+		once_next<WIDTH>(t, o, memory, bars, w, &at);
 
-		const int left = DOWN && t.causal && mine ? at.keys.per_group : 0,
+		const int left = t.causal && mine ? at.keys.per_group : 0,
 			  row0 = at.keys.row0 + mine;
 
 		done += at.keys.total;
