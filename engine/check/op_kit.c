@@ -189,7 +189,7 @@ static void draw_special(const struct kit *k, int g, int64_t first, int64_t n, d
 			is = i % width < width / 2;
 		if (s.kind == KIT_LARGE) /* the variance of many equal ones is only rounding */
 			is = few;
-		if (s.kind && (is || s.others))
+		if (s.kind && (is || s.others != 0))
 			value[j] = is ? s.value : s.others;
 	}
 }
