@@ -13,6 +13,7 @@ from jm import BUILD, USAGE, jm, sentence
 from runs import FAILED, one, records
 
 RESNET = ["run", "resnet18", "--image", "32", "--classes", "10", "--warmup", "0", "--source", "null"]
+GAPS = 0.03  # matrices, which are small here, begin at lines of 128 bytes; the gaps before them are sent, too
 
 
 def train(work, ranks, batch, *more, device="ref", steps=3):
@@ -95,7 +96,7 @@ def test_items_are_those_of_all_ranks(two_ranks):
 def test_a_record_has_the_bytes_and_the_time_of_the_sums(two_ranks):
     sums = two_ranks["communication"]
     assert sums["transport"] == "local" and sums["buckets"] >= 1 and sums["exposed_s_per_step"] > 0
-    assert sums["bytes_per_step"] == pytest.approx(4 * two_ranks["plan"]["parameters"], rel=0.01)
+    assert sums["bytes_per_step"] == pytest.approx(4 * two_ranks["plan"]["parameters"], rel=GAPS)
 
 
 def test_a_profile_gives_exchanges_a_time_alone():
@@ -136,7 +137,7 @@ def test_a_sharded_update_gives_the_same_bits(device, ranks, more):
     assert losses(shared) == losses(whole)
     assert shared["communication"]["shard_update"] is True and whole["communication"]["shard_update"] is False
     assert whole["communication"]["gathered_bytes_per_step"] == 0
-    assert shared["communication"]["bytes_per_step"] == pytest.approx(whole["communication"]["bytes_per_step"], rel=0.01)
+    assert shared["communication"]["bytes_per_step"] == pytest.approx(whole["communication"]["bytes_per_step"], rel=GAPS)
 
 
 @pytest.mark.parametrize("precision", ["f32", "bf16"])
@@ -155,11 +156,12 @@ def test_a_sharded_update_of_filters_gives_the_same_bits():
 
 def test_a_sharded_update_needs_less_memory_and_sends_copies_in_16_bits():
     """Of AdamW's two moments half is kept; of the matrices of the blocks only the copies are gathered."""
-    whole, shared = (updated(how, GPT, 2, "--precision", "bf16", batch=2, steps=1) for how in ("off", "on"))
+    work = ["128" if before == "--hidden" else word for before, word in zip(["", *GPT], GPT)]
+    whole, shared = (updated(how, work, 2, "--precision", "bf16", batch=2, steps=1) for how in ("off", "on"))
     bytes_of_all = whole["communication"]["bytes_per_step"]
-    matrices = 2 * 12 * 32 * 32 * 4  # of two blocks
+    matrices = 2 * 12 * 128 * 128 * 4  # of two blocks
     assert shared["communication"]["gathered_bytes_per_step"] == pytest.approx(bytes_of_all - matrices / 2, rel=0.01)
-    whole, shared = (updated(how, GPT, 2, batch=2, steps=1)["plan"]["persistent_bytes"] for how in ("off", "on"))
+    whole, shared = (updated(how, work, 2, batch=2, steps=1)["plan"]["persistent_bytes"] for how in ("off", "on"))
     assert whole - shared == pytest.approx(bytes_of_all / 2, rel=0.01)  # two halves of moments, less a half of sums
 
 
