@@ -113,3 +113,14 @@ int jm_watts_of(const struct jm_trace *trace, const struct jm_meters *set, int m
 	free(t);
 	return rc;
 }
+
+/* Not fmin(), which returns its other argument for NAN. */
+static double at_most(double watts, double most)
+{
+	return watts > most ? most : watts;
+}
+
+struct jm_watts jm_watts_at_most(struct jm_watts watts, double most)
+{
+	return (struct jm_watts){at_most(watts.median, most), at_most(watts.p99, most)};
+}

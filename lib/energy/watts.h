@@ -18,5 +18,7 @@ struct jm_watts {
  */
 int jm_watts_of(const struct jm_trace *trace, const struct jm_meters *set, int meter, int64_t t0_ns,
 	int64_t t1_ns, struct jm_watts *ret, struct jm_err *err);
+/* Those above `most` become `most`; what is NAN stays NAN, and with `most` NAN all stay. */
+struct jm_watts jm_watts_at_most(struct jm_watts watts, double most);
 
 #endif

@@ -220,8 +220,7 @@ static json_t *meter_json(struct jm_session *s, int i, const struct jm_phase *ph
 	if (isnan(energy->watts_mean))
 		watts = (struct jm_watts){NAN, NAN};
 	/* a reading that still holds from before the phase is none of the phase */
-	watts.median = fmin(watts.median, energy->watts_max);
-	watts.p99 = fmin(watts.p99, energy->watts_max);
+	watts = jm_watts_at_most(watts, energy->watts_max);
 	rc |= json_object_set_new(meter, "watts_median", jm_json_number(watts.median));
 	rc |= json_object_set_new(meter, "watts_p99", jm_json_number(watts.p99));
 	rc |= json_object_set_new(

@@ -130,6 +130,19 @@ static void a_reset_counts_for_nothing(void **state)
 	assert_near(p99, 50, 0.05);
 }
 
+static void a_percentile_that_is_unknown_stays_unknown_below_a_maximum(void **state)
+{
+	const struct jm_watts unknown = {NAN, NAN}, known = {100, 300};
+	struct jm_watts w = jm_watts_at_most(unknown, 250);
+
+	(void)state;
+	assert_true(isnan(w.median) && isnan(w.p99));
+	w = jm_watts_at_most(known, 250);
+	assert_true(w.median == 100 && w.p99 == 250);
+	w = jm_watts_at_most(known, NAN);
+	assert_true(w.median == 100 && w.p99 == 300);
+}
+
 static void mean_over_time(void **state)
 {
 	static const double readings[][2] = {{0, 1}, {1, 2}, {3, NAN}, {7, 6}, {9, 4}};
@@ -181,6 +194,7 @@ int main(void)
 		cmocka_unit_test(gaps_do_not_count),
 		cmocka_unit_test(a_counter_will_do),
 		cmocka_unit_test(a_reset_counts_for_nothing),
+		cmocka_unit_test(a_percentile_that_is_unknown_stays_unknown_below_a_maximum),
 		cmocka_unit_test(mean_over_time),
 	};
 
