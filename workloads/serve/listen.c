@@ -198,9 +198,9 @@ static void note_failed(struct jm_listener *l, int number)
 static bool attend(struct jm_listener *l, int place)
 {
 	struct heard *h = &l->heard[place];
-	bool is_over = jm_desk_is_over(l->desk, place);
+	bool is_over;
 	int n;
-	const int32_t *token = jm_desk_answer(l->desk, place, &n);
+	const int32_t *token = jm_desk_answer(l->desk, place, &n, &is_over);
 
 	if (h->asked && jm_asked_is_gone(h->asked))
 		give_up(l, place);

@@ -26,8 +26,9 @@ struct jm_desk_place {
 	/* by the replica */
 	_Alignas(64) _Atomic int rank;
 	_Atomic int64_t made_ns; /* when the latest token was made */
-	_Atomic int made;	 /* tokens of the answer so far; all of them: it is done with it */
-	_Atomic bool is_dropped; /* it is done with it, before all were made */
+	/* tokens of the answer so far; with all of them the replica is done with the place */
+	_Atomic int made;
+	_Atomic bool is_dropped; /* the replica is done with the place before all were made */
 };
 
 struct jm_desk_shared;
@@ -49,11 +50,10 @@ struct jm_desk jm_desk_at(void *memory, int64_t context);
 /* The prompt is tokens; together with the answer at most `context`. */
 void jm_desk_put(struct jm_desk *d, int place, const struct jm_ask *ask, int64_t arrived);
 void jm_desk_cancel(struct jm_desk *d, int place);
-/* Is the replica done with it? */
-bool jm_desk_is_over(const struct jm_desk *d, int place);
-/* Tokens of the answer so far: *ret_n. */
-const int32_t *jm_desk_answer(const struct jm_desk *d, int place, int *ret_n);
-/* Frees what its tokens took. */
+/* Tokens of the answer so far: *ret_n. *ret_is_over: there will be no more, and the replica is done
+ * with the place. */
+const int32_t *jm_desk_answer(const struct jm_desk *d, int place, int *ret_n, bool *ret_is_over);
+/* When it is over: gives back the memory of a long prompt and its answer. */
 void jm_desk_free(struct jm_desk *d, int place);
 /* What jm_desk_wait takes, read before the look that found nothing new. */
 uint32_t jm_desk_news(const struct jm_desk *d);

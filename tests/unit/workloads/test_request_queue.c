@@ -355,6 +355,7 @@ static void a_long_request_takes_no_memory_when_its_place_is_free(void **state)
 	struct jm_load own = load;
 	struct jm_request_queue q;
 	struct jm_err err = JM_ERR_INIT;
+	bool is_over;
 	int n;
 
 	(void)state;
@@ -365,14 +366,17 @@ static void a_long_request_takes_no_memory_when_its_place_is_free(void **state)
 	for (int place = 4; place < 7; place++)
 		jm_desk_put(&q.desk, place, &ask, T0);
 	jm_desk_add_token(&q.desk, 5, 7, T0);
-	assert_true(jm_desk_is_over(&q.desk, 5));
-	assert_int_equal(jm_desk_answer(&q.desk, 5, &n)[0], 7);
-	assert_int_equal(n, 1);
+	assert_int_equal(jm_desk_answer(&q.desk, 5, &n, &is_over)[0], 7);
+	assert_true(is_over && n == 1);
 	jm_desk_free(&q.desk, 5);
 	for (int place = 4; place < 7; place++)
 		for (int i = 0; i < LONG; i++)
 			assert_int_equal(jm_desk_prompt(&q.desk, place)[i], place == 5 ? 0 : i + 1);
-	assert_false(jm_desk_is_over(&q.desk, 4));
+	jm_desk_answer(&q.desk, 4, &n, &is_over);
+	assert_true(!is_over && !n);
+	jm_desk_drop(&q.desk, 4);
+	jm_desk_answer(&q.desk, 4, &n, &is_over);
+	assert_true(is_over && !n);
 	jm_queue_close(&q);
 	free(ask.token);
 }
