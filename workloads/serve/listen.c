@@ -465,14 +465,16 @@ void jm_listen_finish(struct serve *s)
 		raise(SIGTERM);
 }
 
-static void describe_lag(const struct jm_listener *l, char *out, size_t size)
+static void note_late_tokens(const struct jm_listener *l, struct jm_work *work)
 {
+	size_t n = strlen(work->note);
+
 	if (l->sent_late > MAY_BE_LATE * l->sent)
-		snprintf(out, size,
-			"%.0f of %.0f tokens were sent more than %d ms after they were made, up to "
-			"%.0f ms, which clients see beside the times of this record; the server "
+		snprintf(work->note + n, sizeof(work->note) - n,
+			"%s%.0f of %.0f tokens were sent more than %d ms after they were made, up "
+			"to %.0f ms, which clients see beside the times of this record; the server "
 			"needs more time of the host's processors.",
-			l->sent_late, l->sent, (int)(LATE_NS / JM_MILLISECOND),
+			n ? " " : "", l->sent_late, l->sent, (int)(LATE_NS / JM_MILLISECOND),
 			(double)l->latest_ns / 1e6);
 }
 
@@ -482,7 +484,7 @@ int jm_listen_gather(struct serve *s, struct jm_err *err)
 	struct jm_answers *all = &s->gathered;
 
 	if (l)
-		describe_lag(l, s->work->note, sizeof(s->work->note));
+		note_late_tokens(l, s->work);
 	for (int i = 0; l && i < l->unserved.n; i++) {
 		struct jm_answer a = l->unserved.answer[i];
 
