@@ -377,7 +377,7 @@ static double between_windows(const struct sum *s)
 	double grown = jm_pattern_repeats(&s->pattern) * jm_pattern_swing(&s->pattern);
 	double range = range_of(s), shown, hides;
 
-	if (!(s->limit > 0)) /* most_missed() does not know either what a short stretch can hide */
+	if (!(s->limit > 0)) /* then most_missed() does not bound what a short stretch hides */
 		gap = fmin(gap, seconds(s->t1 - s->t0));
 	if (s->shift) /* there is no gap between the windows; their length is unknown */
 		return s->gap_squares * missed_share(s) + square(range * gap) / 12;
@@ -389,8 +389,10 @@ static double between_windows(const struct sum *s)
 /*
  * J^2: what power did inside the windows that the two ends of the stretch cut, each at a share u of
  * its length T: V T^2 u (1 - u), V T^2 / 6 on average, as in a step of a counter (energy_unseen.c).
- * V comes from readings that follow each other; windows that overlap differ by less. In a short
- * part of a window power differs by more. Short windows: the gaps between them hide more.
+ * V, the variance of power within a window, comes from readings that follow each other; means of
+ * windows that overlap differ by less. A stretch much shorter than T misses no more than its own
+ * length, in which power may differ from the reading by 2 sqrt(V). Where windows are at most half
+ * of the refresh, the gaps between them hide more (between_windows), and this part is left out.
  */
 static double within_windows(const struct sum *s)
 {

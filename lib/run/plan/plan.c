@@ -303,8 +303,9 @@ static int find_prefix(struct jm_plan *plan, struct jm_err *err)
 	for (int i = 1; i < plan->n && !rc; i++) {
 		if (!strcmp(ids[i - 1], ids[i]))
 			rc = jm_err_set(err, JM_EUSAGE,
-				"Two cases of the plan are equal (%.8s), because a value is given "
-				"twice, or no key uses a variable that has several; remove it.",
+				"Two cases of the plan are equal (%.8s): a value is given twice, "
+				"or no key uses a variable that has several values; remove that "
+				"value or variable.",
 				ids[i]);
 		while (plan->prefix < JM_CASE_ID - 1 &&
 			!strncmp(ids[i - 1], ids[i], (size_t)plan->prefix))

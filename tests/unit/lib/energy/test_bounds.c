@@ -194,8 +194,8 @@ static void holds_with_a_window_of_one_period(void **state)
 	assert_true(row_of(false, false, 0.02, 0.03, 0.5).held >= 0.948);
 }
 
-/* A sensor that measures all the time does not see what happens inside a window that an edge cuts,
- * as long as the refresh or longer. */
+/* A sensor whose window is as long as its refresh, or longer, measures all the time, but does not
+ * see what happens inside a window that an edge cuts. */
 static void holds_in_windows_without_gaps(void **state)
 {
 	static const double windows[] = {0.1, 0.5};

@@ -86,8 +86,9 @@ static void bound_of_few_readings_is_possible(void **state)
 		assert_true(bound_of_line(100, slope[i], 700, 0.2) < most[i]);
 }
 
-/* A stretch far shorter than a refresh, wherever it lies beside the readings: its energy is not
- * known, but no more than the device can draw. Without a limit at most the triple of it. */
+/* A stretch far shorter than a refresh, wherever it lies beside the readings: the bound is no more
+ * than what the device's limit allows beyond the energy, and without a limit no more than three
+ * times the energy. */
 static void bound_of_a_short_stretch_is_possible(void **state)
 {
 	static const double windows[] = {0.025, 0.1, 1};
