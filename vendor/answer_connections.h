@@ -52,7 +52,9 @@ struct jm__exchange {
 	const char *type;
 	char *out;
 	size_t n_out, room_out;
-	bool is_cut; /* there was no room for a part of the question or of the answer */
+	/* there was no room for a part of the question or of the answer, or the caller broke the
+	 * answer off */
+	bool is_cut;
 };
 
 /* A connection, with or without a question under way. */

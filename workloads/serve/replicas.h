@@ -2,8 +2,8 @@
 /*
  * Replicas: the ranks of serve, each with a device, weights and a cache of its own, that answer the
  * requests of one queue (request_queue.h). Steps of one wait for no other: ranks meet only where a
- * phase begins and ends. For one rank alone these functions do nothing, but that clients of
- * --listen have a queue there, too.
+ * phase begins and ends. For one rank alone these functions do nothing, except that requests of
+ * clients (--listen) have a queue there, too.
  */
 #ifndef JM_REPLICAS_H
 #define JM_REPLICAS_H
