@@ -145,15 +145,29 @@ def test_an_idle_replica_takes_what_comes_while_the_other_is_busy(tmp_path):
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_replica_that_is_killed_is_named_to_its_clients_and_by_the_run(tmp_path, stream):
-    with listening(tmp_path, *TWO, base=SINGLE) as (port, end):
-        victim = children(end.run.pid)[1]
-        said = {}
+    texts = told_when_the_last_is_killed(tmp_path, 2, stream)
+    assert sum("Replica 1, which computed this answer, has ended" in text for text in texts) == 1, texts
+    for text in texts:
+        assert stream or text.startswith("HTTP/1.1 503"), text
+        assert "[DONE]" not in text and "finish_reason\":\"length" not in text
 
-        def client(i):
+
+def test_replicas_that_are_ended_because_another_failed_are_not_named(tmp_path):
+    texts = told_when_the_last_is_killed(tmp_path, 3, True)
+    assert not [text for text in texts if "Replica 1" in text], texts
+
+
+def told_when_the_last_is_killed(tmp_path, replicas, stream):
+    """What clients get: one of each replica, and one that waits."""
+    with listening(tmp_path, "--ranks", str(replicas), "--threads", "1", base=SINGLE) as (port, end):
+        victim = children(end.run.pid)[replicas - 1]
+        texts = []
+
+        def client():
             with contextlib.suppress(OSError):
-                said[i] = ask_until_broken(port, stream)
+                texts.append(ask_until_broken(port, stream))
 
-        clients = [threading.Thread(target=client, args=(i,)) for i in range(3)]  # one of each replica, and one that waits
+        clients = [threading.Thread(target=client) for _ in range(replicas + 1)]
         for one in clients:
             one.start()
         time.sleep(1.5)
@@ -161,13 +175,10 @@ def test_a_replica_that_is_killed_is_named_to_its_clients_and_by_the_run(tmp_pat
         for one in clients:
             one.join(HANGS_S)
         err = end.run.communicate(timeout=HANGS_S)[1]
-    assert end.run.returncode == FAILED and re.search(rf"Rank 1 of 2 \(process {victim}\) was killed by signal 9", err), err
-    texts = list(said.values())
-    assert len(texts) == 3 and all("and so does the server" in text for text in texts), texts
-    assert sum("Replica 1, which computed this answer, has ended" in text for text in texts) == 1, texts
-    for text in texts:
-        assert stream or text.startswith("HTTP/1.1 503"), text
-        assert "[DONE]" not in text and "finish_reason\":\"length" not in text
+    assert end.run.returncode == FAILED
+    assert re.search(rf"Rank {replicas - 1} of {replicas} \(process {victim}\) was killed by signal 9", err), err
+    assert len(texts) == replicas + 1 and all("so does the server" in text for text in texts), texts
+    return texts
 
 
 def ask_until_broken(port, stream):

@@ -232,39 +232,30 @@ static void attend_all(struct jm_listener *l)
 
 /* ---- answers that end early ------------------------------------------------------------------ */
 
-/* The first replica that has; 0 = none, as this process has not. */
-static int first_ended(const struct jm_listener *l)
-{
-	for (int r = 1; r < l->queue->world; r++)
-		if (jm_queue_has_ended(l->queue, r))
-			return r;
-	return 0;
-}
-
 /* A process that is killed ends some time after its files are closed, which its parent sees. */
 static void await_ended(const struct jm_listener *l)
 {
 	const struct timespec nap = {.tv_nsec = JM_MILLISECOND};
+	int rank;
 
-	for (int i = 0; i < END_MS && l->queue->world > 1 && !first_ended(l); i++)
+	for (int i = 0; i < END_MS && l->queue->world > 1 && !jm_queue_ended(l->queue, &rank); i++)
 		nanosleep(&nap, NULL);
 }
 
-/* rank: that computed it; -1 = none did. */
+/* rank: that computed it; -1 = none did. When one fails, the parent kills the others at once. */
 static void explain(const struct jm_listener *l, int rank, char *out, size_t size)
 {
-	int ended = first_ended(l);
+	int one, n = jm_queue_ended(l->queue, &one);
 
-	if (rank > 0 && jm_queue_has_ended(l->queue, rank))
+	if (n == 1)
 		snprintf(out, size,
-			"Replica %d, which computed this answer, has ended before it was complete, "
-			"and so does the server.",
-			rank);
-	else if (ended)
+			"Replica %d%s has ended, and so does the server, before this answer was "
+			"complete.",
+			one, rank == one ? ", which computed this answer," : " of this server");
+	else if (n)
 		snprintf(out, size,
-			"Replica %d of this server has ended, and so does the server, before this "
-			"answer was complete.",
-			ended);
+			"Replicas of this server have ended, and so does the server, before this "
+			"answer was complete; the server's log says why.");
 	else
 		snprintf(out, size, "The server ends before this answer is complete.");
 }

@@ -64,7 +64,7 @@ void jm_queue_close(struct jm_request_queue *q)
 	q->shared = NULL;
 }
 
-bool jm_queue_has_ended(const struct jm_request_queue *q, int rank)
+static bool has_ended(const struct jm_request_queue *q, int rank)
 {
 	int pid = atomic_load(&q->shared->seat[rank].pid);
 	int fd = pid ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
@@ -76,6 +76,19 @@ bool jm_queue_has_ended(const struct jm_request_queue *q, int rank)
 	ended = poll(&ends, 1, 0) > 0;
 	close(fd);
 	return ended;
+}
+
+int jm_queue_ended(const struct jm_request_queue *q, int *ret_rank)
+{
+	int n = 0;
+
+	*ret_rank = -1;
+	for (int r = 0; r < q->world; r++)
+		if (r != q->rank && has_ended(q, r)) {
+			*ret_rank = r;
+			n++;
+		}
+	return n;
 }
 
 /* ---- arrivals -------------------------------------------------------------------------------- */

@@ -66,8 +66,8 @@ int jm_queue_taken(const struct jm_request_queue *q);
 struct jm_answer jm_queue_request(struct jm_request_queue *q, int number);
 /* The listener: the request at that place of the desk arrives. Returns its number. */
 int jm_queue_add(struct jm_request_queue *q, int place);
-/* Has the process of that replica ended? */
-bool jm_queue_has_ended(const struct jm_request_queue *q, int rank);
+/* Other replicas whose process has ended; *ret_rank: the last of them, -1 = none has. */
+int jm_queue_ended(const struct jm_request_queue *q, int *ret_rank);
 /* What jm_queue_wait takes, read before the look at the queue that found nothing. */
 uint32_t jm_queue_news(const struct jm_request_queue *q);
 /* Sleeps until there are news, for ns at most. */
