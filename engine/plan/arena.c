@@ -226,7 +226,7 @@ static int chunk_of(const struct jm_program *p, const struct jm_cell *c)
 	return first < chunks ? first : 2 * chunks - 1 - first;
 }
 
-/* Places the slots of each chunk; returns the end of all. */
+/* Places the slots of each chunk, the largest tensors first; returns the end of all. */
 static size_t place_slots(struct jm_program *p, struct jm_cell **moving, int n, size_t start)
 {
 	for (int k = 0; k < p->stage.pipe.chunks && p->stage.pipe.stages; k++) {
@@ -237,8 +237,9 @@ static size_t place_slots(struct jm_program *p, struct jm_cell **moving, int n, 
 		for (int i = 0; i < n; i++)
 			if (chunk_of(p, moving[i]) == k) {
 				moving[i]->offset = start + chunk->bytes;
-				chunk->bytes += aligned(moving[i]->t.bytes);
+				chunk->bytes += room_of(moving[i]->t.bytes);
 			}
+		chunk->bytes = in_blocks(chunk->bytes);
 		start += (size_t)chunk->slots * chunk->bytes;
 	}
 	return start;

@@ -203,6 +203,14 @@ def test_less_memory_than_pytorch(env, network):
     assert p["peak_bytes"] - state <= 0.8 * (theirs * 1e9 - state)
 
 
+def test_large_tensors_of_stages_begin_at_multiples_of_512_bytes(env):
+    """Also those that a stage keeps for several micro-steps at a time, and others, which lie behind them."""
+    p = plan(env, "gpt-117m", "--batch", 2, "--seq", 200, "--precision", "bf16", "--pp", 2, "--accumulate", 4, "--graph")
+    tensors = [t for group in p["graph"] for n in group["nodes"] for t in n["in"] + n["out"] if t]
+    large = [t for t in tensors if t["class"] == "activations" and t.get("offset") is not None and t["bytes"] >= 4096]
+    assert len(large) > 100 and not [t["name"] for t in large if t["offset"] % 512]
+
+
 @pytest.mark.parametrize("library, says", [("nothing.so", "cannot be loaded"), ("old", "of version 9.1")])
 def test_cudnn_missing_or_too_old(env, library, says):
     """A network with convolutions ends with 125; another device goes on, and so does a network without them."""
