@@ -104,31 +104,31 @@ static bool is_replaceable(
 	       !operand_twice(p, n, over->from);
 }
 
-static bool is_written(const struct jm_program *p, const struct jm_tensor *t, int from, int to)
+/* True if a unit writes what has the memory of this root. */
+static bool is_written(const struct jm_program *p, const struct jm_cell *memory, int from, int to)
 {
 	for (int i = from; i <= to; i++)
 		for (int k = 0; k < p->unit[i]->group.n_nodes; k++) {
 			const struct jm_node *n = p->unit[i]->group.node[k];
 
 			for (int j = 0; j < n->n_out; j++)
-				if (n->out[j] == t)
+				if (n->out[j] && root(p, n->out[j]) == memory)
 					return true;
 		}
 	return false;
 }
 
-/* True for a result that is its operand, which is read later, in another form, if neither of them
- * is written while the result is alive. */
+/* True for a result that is its operand in another form, if the operand is read later, too, and no
+ * unit writes the memory of either while the result is alive. */
 static bool may_view(
 	const struct jm_program *p, const struct jm_node *n, const struct jm_over *over, int at)
 {
-	struct jm_tensor *from = n->in[over->from], *to = over->to;
-	int last = jm_graph_cell(p->graph, to)->last;
+	const struct jm_cell *from = root(p, n->in[over->from]), *to = root(p, over->to);
 
 	if (n->op != JM_OP_TOKENS && n->op != JM_OP_TOKENS_GRAD)
 		return false;
-	return is_replaceable(p, n, over, at) && root(p, from)->last > at &&
-	       !is_written(p, from, at + 1, last) && !is_written(p, to, at + 1, last);
+	return is_replaceable(p, n, over, at) && from->last > at &&
+	       !is_written(p, from, at + 1, to->last) && !is_written(p, to, at + 1, to->last);
 }
 
 static void place_over(const struct jm_program *p, int at)
