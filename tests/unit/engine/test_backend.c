@@ -391,6 +391,23 @@ static void sums_of_63(void **unused)
 	jm_device_close(&device);
 }
 
+/* So many causal heads of 64, of two tickets each, that one kernel of cuda for their gradient
+ * begins with their last keys (begins_with_longest of attention_tiles.cu). No drawn case has as
+ * many. */
+static void many_causal_heads(void **unused)
+{
+	const struct shape many = {.b = 92, .s = 130, .c = 640, .heads = 10, .kv_heads = 10};
+	struct jm_device device;
+
+	(void)unused;
+	if (jm_device_open("cuda", 2, &device, NULL))
+		skip();
+	assert_string_equal(backend_attention_cases[0].name, "attention");
+	assert_true(check_case(&device, &backend_attention_cases[0], &backend_types[1], &many, true,
+			    NULL) <= 1);
+	jm_device_close(&device);
+}
+
 /* What the backend thinks a convolution, batch norm and pooling take, in all. */
 static double cost_of_images(int64_t batch, bool bf16)
 {
@@ -485,7 +502,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(backends), cmocka_unit_test(repeats),
 		cmocka_unit_test(large_images), cmocka_unit_test(sums_of_63),
-		cmocka_unit_test(costs), cmocka_unit_test(backend_joins)};
+		cmocka_unit_test(many_causal_heads), cmocka_unit_test(costs),
+		cmocka_unit_test(backend_joins)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
