@@ -20,8 +20,8 @@ void jm_group_uncover(struct jm_graph *g, int i, int n);
 /* Results of the group that may have the memory of an operand of its first node; returns how
  * many. */
 struct jm_over {
-	struct jm_tensor *to;
-	int from; /* of the operands */
+	struct jm_tensor *to; /* the result */
+	int from;	      /* the index of the operand */
 };
 int jm_group_replaces(const struct jm_group *group, struct jm_over ret[2]);
 /* The bytes of all operands of the group's nodes; those of an operand that they share count

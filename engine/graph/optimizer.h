@@ -34,7 +34,7 @@ const struct jm_tensor *jm_update_average(const struct jm_graph *g, const struct
  * data NULL: another stage has it. */
 struct jm_tensor jm_update_part(const struct jm_cell *c, const struct jm_tensor *slab);
 
-/* Bytes to whose multiples a matrix begins in a slab, a line of a GPU's memory, and a vector. */
+/* In a slab a matrix begins at a multiple of so many bytes, a line of a GPU's memory; a vector: */
 #define JM_UPDATE_ALIGN	 128
 #define JM_UPDATE_VECTOR 64
 

@@ -3,16 +3,16 @@
  * The kernel of attention_tiles.cu that computes scores once, for heads of 64 and 128: dq, dk and
  * dv.
  *
- * A block takes 128 keys of a head after another, by tickets, and walks over tiles of 64 queries.
- * Two warp groups own 64 keys each and sum dk and dv as in attention_keys.cuh; they leave ds in
- * shared memory, from where a third computes the part of dq that is due to these keys. Parts are
- * added in global memory, in f32, and always in the same order: a tile of dq counts what was added,
- * and a block adds its part when the count is that of the blocks before it. The last block of a
- * tile reads the sum, adds its own part and writes dq.
+ * A block takes tickets, each of 128 keys of a head, and walks over tiles of 64 queries. Two warp
+ * groups own 64 keys each and sum dk and dv as in attention_keys.cuh; they leave ds in shared
+ * memory, from where a third computes the part of dq that is due to these keys. Parts are added in
+ * global memory, in f32, and always in the same order: a tile of dq counts what was added, and a
+ * block adds its part when the count is that of the blocks before it. The last block of a tile
+ * reads the sum, adds its own part and writes dq.
  *
- * First keys and last queries come first, the latter for all heads of a group: of a causal head
- * the longest tickets begin first, and tiles that a block needs first are those that the block
- * before it has done first. attention_last.cuh has the other order.
+ * Tickets of the first keys come first, and tiles of the last queries, of all heads of a group:
+ * of a causal head the longest tickets begin first, and a block begins with tiles with which the
+ * block before it began. attention_last.cuh has the other order.
  *
  * A part needs only those of blocks with smaller tickets, which are running or done, so no block
  * waits forever. Sums lie in slots, as many as heads that may be under way; a slot's counts go on

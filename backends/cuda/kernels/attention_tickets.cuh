@@ -20,7 +20,7 @@ struct once {
 	int slots, side, total; /* side: groups of heads whose tickets alternate; total: tickets */
 };
 
-/* Keys of a ticket. tile: their number, last: that of the last ones. */
+/* Keys of a ticket. tile: which 128 of the head's, last: the last; slot, generation: of the sums */
 struct once_place {
 	keys_place keys;
 	int tiles, slot, generation, tile, last;
@@ -107,7 +107,7 @@ __device__ __forceinline__ int count_of(const int *count)
 	return is;
 }
 
-/* Orders nothing after it. */
+/* For loops that wait: what is read after it may be older than the count, until count_of. */
 __device__ __forceinline__ int count_near(const int *count)
 {
 	int is;

@@ -24,8 +24,8 @@
 #include "attention_last.cuh"
 
 #define OWNERS	   2  /* warp groups of a block that own queries or keys; another one copies */
-#define LEAST_SIDE 16 /* causal heads whose tickets alternate: a ticket is ahead of the next */
-#define FEW_TICKETS 2640 /* twice those of all heads, beside which one is long: for 132 blocks */
+#define LEAST_SIDE 16 /* causal heads in turn, so that the ticket for which one waits is ahead */
+#define FEW_TICKETS 2640 /* 2 x 10 x 132 blocks; not the GPU's number, so that bits are the same */
 
 /* ---- queries: scores have queries as rows, keys as columns ----------------------------------- */
 
@@ -326,7 +326,7 @@ static void start_once(K kernel, const struct cuda_attention_tiles *p, const str
 	kernel<<<p->once.blocks, 4 * GROUP, M::bytes, stream>>>(map, t, shared_of(p, side));
 }
 
-/* True if the longest ticket of a causal head is more than about a tenth of what a block does. */
+/* Of a causal head's n (n + 1) / 2 parts its longest ticket has n: over 1/10 of a block's work? */
 static bool begins_with_longest(const struct cuda_attention_tiles *p)
 {
 	const int64_t tickets = blocks_for(p->keys, OWN);
