@@ -9,33 +9,11 @@
 
 #include "attention_once.cuh"
 
-#define RING	4 /* tiles of queries, and of dy, in shared memory */
-#define TURNS	2 /* keys, and tiles of ds, in shared memory */
-#define SENDERS 3 /* tiles of dq in shared memory, with a thread each */
+#define RING	once_memory<DEPTH>::ring
+#define TURNS	once_memory<DEPTH>::turns /* also of keys */
+#define SENDERS once_memory<DEPTH>::senders
 
-/* Tickets of a band of heads begin with their last keys. */
-__device__ __forceinline__ once_place last_of(
-	const struct tiles &t, const struct once &o, int ticket)
-{
-	const int n = (t.keys + OWN - 1) / OWN, all = t.groups * t.batch;
-	const int band = ticket / (o.side * n), in = ticket % (o.side * n);
-	const int width = min(o.side, all - band * o.side), head = band * o.side + in % width;
-	once_place p;
-
-	p.tile = n - 1 - in / width;
-	p.last = n - 1;
-	p.keys.batch = head / t.groups;
-	p.keys.group = head % t.groups;
-	p.keys.row0 = p.tile * OWN;
-	p.keys.per_group = t.heads / t.groups;
-	p.tiles = (t.seq + TILE - 1) / TILE;
-	p.keys.first = t.causal ? p.keys.row0 / TILE : 0;
-	p.keys.count = p.tiles - p.keys.first;
-	p.keys.total = p.keys.count * p.keys.per_group;
-	p.slot = head % o.slots;
-	p.generation = head / o.slots;
-	return p;
-}
+static_assert(TURNS == once_memory<DEPTH>::owns, "keys take turns as tiles of ds do");
 
 /* A tile of dq: its index in what blocks share, its head and first query, the count to wait for;
  * alone: there is only one part. */
@@ -54,20 +32,6 @@ __device__ __forceinline__ last_tile last_tile_of(
 		m * TILE, p.generation * (top + 1) + top - p.tile, p.tile == top, top == 0};
 }
 
-/* The next keys of a block: false if there are none. */
-__device__ __forceinline__ bool last_next(const struct tiles &t, const struct once &o,
-	const unsigned char *memory, const once_bars &bars, int w, once_place *ret)
-{
-	barrier_wait(bars.kv + w % TURNS * 8, w / TURNS & 1);
-
-	const int ticket = reinterpret_cast<const volatile int *>(
-		memory + once_memory<DEPTH>::tickets)[w % TURNS];
-
-	if (ticket < o.total)
-		*ret = last_of(t, o, ticket);
-	return ticket < o.total;
-}
-
 /* A thread that sends every SENDERS-th tile of dq. Of the first keys' tiles it brings the sum. */
 __device__ __forceinline__ void last_send(const struct tiles &t, const struct once &o,
 	const unsigned char *memory, uint32_t base, const once_bars &bars, int turn)
@@ -77,7 +41,7 @@ __device__ __forceinline__ void last_send(const struct tiles &t, const struct on
 	once_place p;
 	int done = 0;
 
-	for (int w = 0; last_next(t, o, memory, bars, w, &p); w++) {
+	for (int w = 0; once_next<DEPTH, true>(t, o, memory, bars, w, &p); w++) {
 		bool seen = false;
 
 		barrier_arrive(bars.kv + (TURNS + w % TURNS) * 8);
@@ -141,7 +105,7 @@ __device__ __forceinline__ void last_copy(const struct tiles &t, const struct on
 			barrier_arrive(kv);
 			return;
 		}
-		const once_place p = last_of(t, o, ticket);
+		const once_place p = once_of<true>(t, o, ticket);
 
 		barrier_expect(kv, 2 * M::own);
 		for (int r = 0; r < OWN; r += TILE) {
@@ -187,7 +151,7 @@ __device__ __forceinline__ void last_queries(const struct tiles &t, const struct
 	once_place p;
 	int done = 0;
 
-	for (int w = 0; last_next(t, o, memory, bars, w, &p); w++) {
+	for (int w = 0; once_next<DEPTH, true>(t, o, memory, bars, w, &p); w++) {
 		const uint32_t k = k0 + w % TURNS * (M::own / 16);
 
 		for (int i = 0; i < p.keys.total; i++, done++) {
@@ -301,7 +265,7 @@ __device__ __forceinline__ void last_keys(const struct tiles &t, const struct on
 	once_place at;
 	int done = 0;
 
-	for (int w = 0; last_next(t, o, memory, bars, w, &at); w++) {
+	for (int w = 0; once_next<DEPTH, true>(t, o, memory, bars, w, &at); w++) {
 		const int own_at = w % TURNS * M::own + mine * CHUNK_ROW;
 		once_own own;
 		accumulators s, dk = {}, dv = {};

@@ -26,7 +26,8 @@ struct once_place {
 	int tiles, slot, generation, tile, last;
 };
 
-/* Tickets of a band of heads begin with their first keys. */
+/* Tickets of a band of heads begin with their first keys, or with their LAST. */
+template <bool LAST = false>
 __device__ __forceinline__ once_place once_of(
 	const struct tiles &t, const struct once &o, int ticket)
 {
@@ -35,7 +36,7 @@ __device__ __forceinline__ once_place once_of(
 	const int width = min(o.side, all - band * o.side), head = band * o.side + in % width;
 	once_place p;
 
-	p.tile = in / width;
+	p.tile = LAST ? n - 1 - in / width : in / width;
 	p.last = n - 1;
 	p.keys.batch = head / t.groups;
 	p.keys.group = head % t.groups;
@@ -132,7 +133,7 @@ __device__ __forceinline__ void sum_start(float *to, uint32_t from, int bytes, b
 }
 
 /* The next keys of a block: false if there are none. */
-template <int D>
+template <int D, bool LAST = false>
 __device__ __forceinline__ bool once_next(const struct tiles &t, const struct once &o,
 	const unsigned char *memory, const once_bars &bars, int w, once_place *ret)
 {
@@ -144,7 +145,7 @@ __device__ __forceinline__ bool once_next(const struct tiles &t, const struct on
 		reinterpret_cast<const volatile int *>(memory + M::tickets)[w % M::owns];
 
 	if (ticket < o.total)
-		*ret = once_of(t, o, ticket);
+		*ret = once_of<LAST>(t, o, ticket);
 	return ticket < o.total;
 }
 
