@@ -77,6 +77,11 @@ enum jm_op backend_norm_grad(struct kit *k, const struct types *t, const struct 
 struct jm_node *backend_node(struct kit *k, enum jm_op op, struct jm_tensor **in,
 	struct jm_tensor **out, unsigned accumulate);
 
+/* Makes it attention of queries [batch, heads, seq, depth] over keys and values
+ * [batch, seq, kv_heads, depth]. */
+void backend_attend(
+	struct jm_node *n, const struct shape *d, int64_t seq, int64_t depth, bool causal);
+
 /* Sets the factors of a loss: of its gradient alone, and of both. */
 static inline void backend_weigh(struct jm_node *loss, double scale, double weight)
 {

@@ -73,6 +73,21 @@ static void attention_widest(
 	n->attr.attention.scale = 1 / sqrt((double)depth);
 }
 
+void backend_attend(
+	struct jm_node *n, const struct shape *d, int64_t seq, int64_t depth, bool causal)
+{
+	n->attr.attention.heads = d->heads;
+	n->attr.attention.kv_heads = d->kv_heads;
+	n->attr.attention.depth = depth;
+	n->attr.attention.keys = seq;
+	n->attr.attention.causal = causal;
+	n->attr.attention.scale = 1 / sqrt((double)depth);
+	n->attr.attention.q = (struct jm_view){0, d->heads * seq * depth, depth, seq * depth};
+	n->attr.attention.k =
+		(struct jm_view){0, seq * d->kv_heads * depth, d->kv_heads * depth, depth};
+	n->attr.attention.v = n->attr.attention.k;
+}
+
 /* Queries, keys and values in separate tensors; in queries heads precede positions. There are two
  * keys at least: the gradient of one is 0, of which no rounding is a share. A backend may
  * refuse. */
@@ -95,15 +110,7 @@ static void attention_apart(
 		OPS(kit_out(k, t->c, 4, q_dim, NULL), kit_out(k, t->c, 4, k_dim, NULL),
 			kit_out(k, t->c, 4, k_dim, NULL)),
 		0);
-	fwd->attr.attention.heads = d->heads;
-	fwd->attr.attention.kv_heads = d->kv_heads;
-	fwd->attr.attention.depth = depth;
-	fwd->attr.attention.keys = seq;
-	fwd->attr.attention.causal = causal;
-	fwd->attr.attention.scale = 1 / sqrt((double)depth);
-	fwd->attr.attention.q = (struct jm_view){0, d->heads * seq * depth, depth, seq * depth};
-	fwd->attr.attention.k = (struct jm_view){0, seq * groups * depth, groups * depth, depth};
-	fwd->attr.attention.v = fwd->attr.attention.k;
+	backend_attend(fwd, d, seq, depth, causal);
 	bwd->attr = fwd->attr;
 	bwd->fwd = fwd;
 }

@@ -7,8 +7,6 @@
 #include "engine/graph/layer_image.h"
 #include "op_case.h"
 
-#include <math.h>
-
 enum {
 	NOT_LARGE = KIT_INFINITE | KIT_NAN | KIT_TINY,
 	NOT_HUGE = NOT_LARGE | KIT_LARGE,
@@ -216,16 +214,7 @@ static void attention(struct kit *k, const struct types *t, const struct shape *
 	struct jm_tensor *lse = kit_out(k, t->v, 3, DIMS(1, d->heads, seq), NULL);
 	struct jm_node *n = backend_node(k, JM_OP_ATTENTION, OPS(q, keys, v), OPS(y, lse), 0);
 
-	n->attr.attention.heads = d->heads;
-	n->attr.attention.kv_heads = d->kv_heads;
-	n->attr.attention.depth = depth;
-	n->attr.attention.keys = seq;
-	n->attr.attention.causal = causal;
-	n->attr.attention.scale = 1 / sqrt((double)depth);
-	n->attr.attention.q = (struct jm_view){0, d->heads * seq * depth, depth, seq * depth};
-	n->attr.attention.k =
-		(struct jm_view){0, seq * d->kv_heads * depth, d->kv_heads * depth, depth};
-	n->attr.attention.v = n->attr.attention.k;
+	backend_attend(n, d, seq, depth, causal);
 }
 
 const struct backend_case backend_special_cases[] = {

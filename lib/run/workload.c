@@ -1,9 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run/workload.h"
 
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
 #include "base/member.h"
 
 JM_DEFINE_FIND(workload)
+
+void jm_work_note(struct jm_work *work, const char *fmt, ...)
+{
+	size_t n = strlen(work->note);
+	va_list args;
+
+	if (n && n + 1 < sizeof(work->note))
+		work->note[n++] = ' ';
+	va_start(args, fmt);
+	vsnprintf(work->note + n, sizeof(work->note) - n, fmt, args);
+	va_end(args);
+}
 
 const struct jm_option jm_soft_options[] = {
 	{.name = "sm-share",

@@ -121,6 +121,9 @@ static inline int jm_work_interrupted(const struct jm_work *work, struct jm_err 
 	return jm_err_set(err, JM_EINTR, "Interrupted during the setup.");
 }
 
+/* Adds a sentence to work->note, behind those that it has. */
+void jm_work_note(struct jm_work *work, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
 struct jm_workload {
 	const char *name;
 	const char *summary;

@@ -57,14 +57,11 @@ static int take_share(struct jm_work *work, const struct jm_device *d, struct jm
 
 void jm_work_device_note(struct jm_work *work, const struct jm_device *d, enum jm_dtype type)
 {
-	size_t used = strlen(work->note);
-
 	if (!d->props.native[type])
-		snprintf(work->note + used, sizeof(work->note) - used,
-			"%sThis device (%s) has no instructions for %s: the arithmetic is "
-			"emulated, "
-			"and its speed is not that of a device that has them.",
-			used ? " " : "", d->props.name, jm_dtype_name(type));
+		jm_work_note(work,
+			"This device (%s) has no instructions for %s: the arithmetic is "
+			"emulated, and its speed is not that of a device that has them.",
+			d->props.name, jm_dtype_name(type));
 }
 
 /* Tasks that run or wait for a processor, without this one; -1 = unknown. */

@@ -31,12 +31,16 @@ double jm_answer_latency(const struct jm_answer *a)
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-static bool grow(struct jm_answers *a)
+bool jm_answers_append(struct jm_answers *a, const struct jm_answer *answer)
 {
-	struct jm_answer *more = jm_grow(a->answer, &a->cap, sizeof(*more));
+	struct jm_answer *more =
+		a->n < a->cap ? a->answer : jm_grow(a->answer, &a->cap, sizeof(*more));
 
-	a->answer = more ? more : a->answer;
-	return more;
+	if (!more)
+		return false;
+	a->answer = more;
+	a->answer[a->n++] = *answer;
+	return true;
 }
 
 int jm_answers_add(
@@ -48,10 +52,8 @@ int jm_answers_add(
 	one.room = answer->output;
 	one.when = calloc(n, sizeof(*one.when));
 	one.token = has_tokens ? calloc(n, sizeof(*one.token)) : NULL;
-	if (one.when && (one.token || !has_tokens) && (a->n < a->cap || grow(a))) {
-		a->answer[a->n++] = one;
+	if (one.when && (one.token || !has_tokens) && jm_answers_append(a, &one))
 		return 0;
-	}
 	free(one.when);
 	free(one.token);
 	return jm_err_set(err, JM_ENOMEM, "Out of memory for the requests.");

@@ -38,6 +38,8 @@ struct jm_answers {
 	struct jm_work_window window; /* of jm_answers_find_window; t1_ns = 0: there is none */
 };
 
+/* One more as it is; what it points to becomes the list's. false: there is no memory for it. */
+bool jm_answers_append(struct jm_answers *a, const struct jm_answer *answer);
 /*
  * One more, with room for `output` pieces and, if has_tokens, as many tokens; its prompt becomes
  * that of the list. JM_ENOMEM: nothing is changed. All is freed by jm_answers_close.

@@ -276,19 +276,6 @@ static void end_early(const struct jm_listener *l, struct jm_asked *asked, bool 
 
 /* ---- questions ------------------------------------------------------------------------------- */
 
-/* One of which no time of a token is kept. */
-static bool append(struct jm_answers *a, const struct jm_answer *one)
-{
-	struct jm_answer *more =
-		a->n < a->cap ? a->answer : jm_grow(a->answer, &a->cap, sizeof(*more));
-
-	if (!more)
-		return false;
-	a->answer = more;
-	a->answer[a->n++] = *one;
-	return true;
-}
-
 /* No replica sees it, but it was offered. Without memory it is not counted. */
 static void note_unserved(struct jm_listener *l, const struct jm_question *q)
 {
@@ -299,7 +286,7 @@ static void note_unserved(struct jm_listener *l, const struct jm_question *q)
 		.state = is_gone ? JM_ANSWER_FAILED : JM_ANSWER_OPEN,
 		.end = is_gone ? jm_clock_now(jm_clock_real()) : 0};
 
-	append(&l->unserved, &a);
+	jm_answers_append(&l->unserved, &a);
 }
 
 static void hand_out(struct jm_listener *l, const struct jm_question *q)
@@ -458,14 +445,12 @@ void jm_listen_finish(struct serve *s)
 
 static void note_late_tokens(const struct jm_listener *l, struct jm_work *work)
 {
-	size_t n = strlen(work->note);
-
 	if (l->sent_late > MAY_BE_LATE * l->sent)
-		snprintf(work->note + n, sizeof(work->note) - n,
-			"%s%.0f of %.0f tokens were sent more than %d ms after they were made, up "
+		jm_work_note(work,
+			"%.0f of %.0f tokens were sent more than %d ms after they were made, up "
 			"to %.0f ms, which clients see beside the times of this record; the server "
 			"needs more time of the host's processors.",
-			n ? " " : "", l->sent_late, l->sent, (int)(LATE_NS / JM_MILLISECOND),
+			l->sent_late, l->sent, (int)(LATE_NS / JM_MILLISECOND),
 			(double)l->latest_ns / 1e6);
 }
 
@@ -480,7 +465,7 @@ int jm_listen_gather(struct serve *s, struct jm_err *err)
 		struct jm_answer a = l->unserved.answer[i];
 
 		a.number = all->n;
-		if (!append(all, &a))
+		if (!jm_answers_append(all, &a))
 			return jm_err_set(err, JM_ENOMEM, "Out of memory for the requests.");
 	}
 	for (int i = 0; l && i < l->n_failed; i++)

@@ -1,21 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "idle_options.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "engine/graph/optimizer.h"
 
 /* needs: what would use the option. */
 static void note(struct train *s, const char *option, bool used, const char *needs)
 {
-	char *text = s->work->note;
-	size_t n = strlen(text);
-
 	if (used || jm_values_is_default(s->work->options, option))
 		return;
-	snprintf(text + n, sizeof(s->work->note) - n, "%s--%s has no effect: it needs %s.",
-		n ? " " : "", option, needs);
+	jm_work_note(s->work, "--%s has no effect: it needs %s.", option, needs);
 }
 
 static void note_update(struct train *s)

@@ -438,7 +438,6 @@ static void keep_scale(struct train *s)
 /* What is not reached is said, and has neither steps nor seconds. */
 static void keep_until(struct train *s)
 {
-	size_t n = strlen(s->work->note);
 	char what[48], best[48] = "there was no evaluation";
 
 	if (!s->until.figure)
@@ -447,8 +446,7 @@ static void keep_until(struct train *s)
 	if (!isnan(s->until.best))
 		snprintf(best, sizeof(best), "the best was %.6g", s->until.best);
 	if (!s->work->ended)
-		snprintf(s->work->note + n, sizeof(s->work->note) - n,
-			"%sA %s was not reached in %ld steps: %s.", n ? " " : "", what,
+		jm_work_note(s->work, "A %s was not reached in %ld steps: %s.", what,
 			s->steps - s->first, best);
 	if (s->work->more)
 		json_object_set_new(s->work->more, "until",

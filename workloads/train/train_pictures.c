@@ -430,13 +430,11 @@ int jm_train_pictures_start(struct train *s, struct jm_err *err)
 
 static void note_corrupt(struct train *s, int64_t corrupt)
 {
-	size_t n = strlen(s->work->note);
-
 	if (corrupt)
-		snprintf(s->work->note + n, sizeof(s->work->note) - n,
-			"%s%lld %s%s of the data could not be read and %s skipped; 'joulemark "
+		jm_work_note(s->work,
+			"%lld %s%s of the data could not be read and %s skipped; 'joulemark "
 			"data' names what is wrong.",
-			n ? " " : "", (long long)corrupt, s->pictures.set.axes ? "sample" : "file",
+			(long long)corrupt, s->pictures.set.axes ? "sample" : "file",
 			corrupt == 1 ? "" : "s", corrupt == 1 ? "was" : "were");
 }
 

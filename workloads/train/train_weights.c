@@ -3,7 +3,6 @@
 
 #include <jansson.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/files/output.h"
 #include "checkpoint.h"
@@ -37,14 +36,6 @@ int jm_train_weights_open(struct train *s, struct jm_err *err)
 	return code;
 }
 
-static void add_note(struct jm_work *work, const char *text)
-{
-	size_t n = strlen(work->note);
-
-	if (*text)
-		snprintf(work->note + n, sizeof(work->note) - n, "%s%s", n ? " " : "", text);
-}
-
 /* The log and the record say what the run begins with. */
 static void tell_start(const struct train *s)
 {
@@ -56,7 +47,8 @@ static void tell_start(const struct train *s)
 	if (!w->from.path)
 		return;
 	jm_log(s->work->ctx, JM_INFO, "Start values from %s: %s.", w->from.path, w->found.what);
-	add_note(s->work, w->found.anew);
+	if (*w->found.anew)
+		jm_work_note(s->work, "%s", w->found.anew);
 }
 
 /* Each micro-step of a training is a batch for the running statistics. */
