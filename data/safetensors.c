@@ -17,8 +17,10 @@
 #define SINGLE	    ".safetensors"
 #define INDEX	    ".safetensors.index.json"
 
-/* What transformers and diffusers call the weights in a folder. */
-static const char *const names[] = {"model", "diffusion_pytorch_model"};
+/* What transformers and diffusers call the weights in a folder. Of a single file and an index the
+ * former reads the file, the latter the shards of the index. */
+static const char *const weights[] = {"model" SINGLE, "model" INDEX,
+	"diffusion_pytorch_model" INDEX, "diffusion_pytorch_model" SINGLE};
 /* The folders of a pipeline of diffusers that hold weights of a training. */
 static const char *const parts[] = {"unet", "vae", "text_encoder"};
 
@@ -309,13 +311,11 @@ static int open_folder(const char *path, struct jm_safetensors *s, struct jm_err
 {
 	char file[PATH_MAX];
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
-		snprintf(file, sizeof(file), "%s/%s" INDEX, path, names[i]);
+	for (size_t i = 0; i < sizeof(weights) / sizeof(*weights); i++) {
+		snprintf(file, sizeof(file), "%s/%s", path, weights[i]);
 		if (!access(file, F_OK))
-			return open_index(file, s, err);
-		snprintf(file, sizeof(file), "%s/%s" SINGLE, path, names[i]);
-		if (!access(file, F_OK))
-			return open_single(file, s, err);
+			return ends_in(file, INDEX) ? open_index(file, s, err)
+						    : open_single(file, s, err);
 	}
 	return jm_err_set(err, JM_ENOENT,
 		"Folder %s has no weights: neither model.safetensors nor "

@@ -10,6 +10,8 @@
 
 #include "base/files/output.h"
 
+#define SINGLE "model.safetensors"
+
 /* A folder that is being written; shards are consecutive tensors. */
 struct folder {
 	const char *path;
@@ -54,7 +56,7 @@ static int divide(struct folder *f, uint64_t shard_bytes, struct jm_err *err)
 static void name_shard(const struct folder *f, int shard, char ret[64])
 {
 	if (f->shards < 2)
-		snprintf(ret, 64, "model.safetensors");
+		snprintf(ret, 64, SINGLE);
 	else
 		snprintf(ret, 64, "model-%05d-of-%05d.safetensors", shard + 1, f->shards);
 }
@@ -111,9 +113,7 @@ static int write_index(const struct folder *f, const char *path, struct jm_err *
 	return code;
 }
 
-/* An index of older shards is removed before a shard may replace one of them, but after a file that
- * needs none. */
-static int drop_index(const char *path, struct jm_err *err)
+static int drop(const char *path, struct jm_err *err)
 {
 	if (!unlink(path) || errno == ENOENT)
 		return 0;
@@ -121,18 +121,25 @@ static int drop_index(const char *path, struct jm_err *err)
 		err, JM_EPERM, "The old %s cannot be removed: %s.", path, strerror(errno));
 }
 
+/*
+ * An index of older shards is removed before a shard may replace one of them, but after a file that
+ * needs none. An older single file, which readers prefer to an index, is removed when all shards
+ * and their index are there.
+ */
 static int write_all(struct folder *f, const json_t *notes, struct jm_err *err)
 {
-	char index[PATH_MAX];
+	char index[PATH_MAX], single[PATH_MAX];
 	int code = path_of(f, "model.safetensors.index.json", index, err);
 
+	if (!code)
+		code = path_of(f, SINGLE, single, err);
 	if (!code && f->shards > 1)
-		code = drop_index(index, err);
+		code = drop(index, err);
 	if (!code)
 		code = write_shards(f, notes, err);
-	if (code)
-		return code;
-	return f->shards > 1 ? write_index(f, index, err) : drop_index(index, err);
+	if (!code && f->shards > 1)
+		code = write_index(f, index, err);
+	return code ? code : drop(f->shards > 1 ? single : index, err);
 }
 
 int jm_safetensors_write_folder(const char *path, const struct jm_safetensor *tensor, int n,

@@ -91,6 +91,21 @@ def test_a_folder_that_was_saved_is_read_again(tmp_path):
     assert one(*SERVE, "--from", net)["verified"] is True
 
 
+def test_of_an_older_file_and_shards_all_readers_take_the_same(tmp_path):
+    """transformers reads model.safetensors where there is one, and no index: shards that are saved later take its place, and as
+    long as it is there, it counts here, too."""
+    net, still = tmp_path / "net", (*TRAIN, "--optimizer", "sgd", "--lr", "1e-12", "--weight-decay", 0)
+    one("run", "llama", *DIMS, *TRAIN, "--save", f"{net}/")
+    old = net / "model.safetensors"
+    older = old.read_bytes()
+    one("run", "llama", *DIMS, *TRAIN, "--seed", 7, "--save", f"{net}/", "--save-shard", "1e-6")
+    assert not old.exists() and (net / "model.safetensors.index.json").exists()
+    old.write_bytes(older)  # as if a kill had come before the end
+    one("run", "llama", "--from", net, *still, "--save", tmp_path / "read")
+    for name, tensor in read(tmp_path / "read").items():
+        numpy.testing.assert_allclose(values(tensor), values(read(old)[name]), rtol=0, atol=1e-7, err_msg=name)
+
+
 def test_a_folder_that_cannot_be_written_is_said_before_the_run(tmp_path):
     (tmp_path / "file").write_text("")
     said = refused("run", "llama", *DIMS, *TRAIN, "--save", f"{tmp_path}/file/net/")
