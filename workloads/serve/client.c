@@ -405,6 +405,7 @@ static int client_verify(void *state, struct jm_err *err)
 
 	if (c->work->more)
 		json_object_set_new(c->work->more, "serving", jm_client_json(c));
+	jm_load_note(&c->load, c->work);
 	jm_client_note(c, c->work->note, sizeof(c->work->note));
 	return code ? code : judge(c, err);
 }

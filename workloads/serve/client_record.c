@@ -97,7 +97,6 @@ static void add_failures(const struct jm_client *c, char *out, size_t size)
 
 void jm_client_note(const struct jm_client *c, char *out, size_t size)
 {
-	jm_load_note(&c->load, out, size);
 	if (!c->start && !jm_http_client_is_local(c->url))
 		add(out, size,
 			"%sThe URL does not name this machine (localhost, 127.0.0.1): joules are "

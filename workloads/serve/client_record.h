@@ -7,7 +7,7 @@
 
 /* "serving" of the record. */
 json_t *jm_client_json(const struct jm_client *c);
-/* What the user must know of answers; "" = nothing. */
+/* Adds what the user must know of answers, sentence by sentence, while there is room. */
 void jm_client_note(const struct jm_client *c, char *out, size_t size);
 
 #endif

@@ -153,17 +153,17 @@ json_t *jm_load_search_json(const struct jm_load *l)
 		f->confirmed < 0 ? json_null() : json_boolean(f->confirmed));
 }
 
-void jm_load_note(const struct jm_load *l, char *out, size_t size)
+void jm_load_note(const struct jm_load *l, struct jm_work *work)
 {
 	const struct jm_rate_found *f = &l->found;
 
-	*out = '\0';
 	if (!f->trials)
 		return;
 	if (isinf(f->broken))
-		snprintf(out, size, "Each rate up to %.4g requests/s keeps the bounds.", f->kept);
+		jm_work_note(
+			work, "Each rate up to %.4g requests/s keeps the bounds.", f->kept);
 	else
-		snprintf(out, size,
+		jm_work_note(work,
 			"The highest rate within the bounds is %.4g requests/s (%d trials); %.4g "
 			"breaks them.%s",
 			f->kept, f->trials, f->broken,

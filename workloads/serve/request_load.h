@@ -119,8 +119,8 @@ void jm_load_close(struct jm_load *l); /* takes a zeroed one */
 void jm_load_restart(struct jm_load *l, double rate, int most);
 /* "rate_search" of "serving"; null: no rate was looked for. */
 json_t *jm_load_search_json(const struct jm_load *l);
-/* The same as a sentence; "" if no rate was looked for. */
-void jm_load_note(const struct jm_load *l, char *out, size_t size);
+/* Adds the same as a sentence, unless no rate was looked for. */
+void jm_load_note(const struct jm_load *l, struct jm_work *work);
 /*
  * Has another request arrived by now? Its tokens and its intended arrival are in *ret; the caller
  * adds it to the answers before the next call. unfinished: requests under way.

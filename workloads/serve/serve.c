@@ -464,7 +464,7 @@ static int find_rate(struct serve *s, struct jm_err *err)
 
 	if (!code)
 		code = jm_rate_search(&server, err);
-	jm_load_note(&s->load, s->work->note, sizeof(s->work->note));
+	jm_load_note(&s->load, s->work);
 	s->usage = (struct jm_serve_usage){0};
 	s->n_timed = 0;
 	s->timed_mask = 0;

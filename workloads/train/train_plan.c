@@ -115,7 +115,7 @@ static void note_held(const struct train *s)
 	double held = jm_room_held(s->room);
 
 	if (held > 0)
-		snprintf(s->work->note, sizeof(s->work->note),
+		jm_work_note(s->work,
 			"Another process holds memory of %s (%.1f GB at least): without it, the "
 			"largest batch would be larger.",
 			s->device.props.name, held / 1e9);

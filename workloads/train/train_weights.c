@@ -29,6 +29,11 @@ int jm_train_weights_open(struct train *s, struct jm_err *err)
 			from);
 	if (!w->checkpoint)
 		w->every = 0;
+	if (!code && w->save && w->checkpoint && jm_output_same(w->save, w->checkpoint))
+		code = jm_err_set(err, JM_EUSAGE,
+			"--save and --checkpoint name one file, %s, which can have only one of "
+			"both; give them different names.",
+			w->save);
 	if (!code && w->save && !s->work->rank)
 		code = jm_weights_try(w->save, err);
 	if (!code && w->checkpoint && !s->work->rank)

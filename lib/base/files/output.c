@@ -23,6 +23,9 @@ static int cannot(const char *path, int why, struct jm_err *err)
 		return jm_err_set(err, code,
 			"Cannot write %s: %s; make the folder %.*s first, or name another one.",
 			path, strerror(why), (int)(slash - path), path);
+	if (why == EISDIR)
+		return jm_err_set(
+			err, code, "Cannot write %s: it is a folder; name a file in it.", path);
 	return jm_err_set(err, code, "Cannot write %s: %s.", path, strerror(why));
 }
 
@@ -61,6 +64,29 @@ struct beside {
 	/* name of the new file; "" = none yet, so a killed process leaves no file */
 	char temporary[PATH_MAX];
 };
+
+/* The path without links, also of a file that is not there; ret: PATH_MAX bytes. */
+static void resolve(const char *path, char *ret)
+{
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	char folder[PATH_MAX], real[PATH_MAX];
+
+	if (realpath(path, ret))
+		return;
+	snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(name - path) : 1,
+		slash ? path : ".");
+	if (!realpath(folder, real) || snprintf(ret, PATH_MAX, "%s/%s", real, name) >= PATH_MAX)
+		snprintf(ret, PATH_MAX, "%s", path);
+}
+
+bool jm_output_same(const char *a, const char *b)
+{
+	char real[2][PATH_MAX];
+
+	resolve(a, real[0]);
+	resolve(b, real[1]);
+	return !strcmp(real[0], real[1]);
+}
 
 /* Opens a file without a name, which it gets later through /proc; -1: the file system or /proc does
  * not support this. */

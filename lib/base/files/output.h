@@ -12,6 +12,8 @@
 /* Checks that the file can be written, and leaves no file. "-" is stdout. A store is never
  * overwritten. */
 int jm_output_try(const char *path, struct jm_err *err);
+/* Do both name one file, which need not be there? */
+bool jm_output_same(const char *a, const char *b);
 /* Is there room for so many bytes on the file system of the file, or folder? The old file keeps its
  * room until the new one is complete. No error where that cannot be known. */
 int jm_output_room(const char *path, uint64_t bytes, struct jm_err *err);
