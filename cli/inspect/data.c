@@ -232,6 +232,18 @@ static int show(const struct call *c, const char *data)
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
+/* As a damaged record does, a damaged sample shows in the exit status. */
+static int status_of(const struct jm_data_facts *f)
+{
+	if (f->damaged)
+		fprintf(stderr,
+			"joulemark: %lld sample%s cannot be read; a training skips and counts "
+			"%s, or ends if --strict-data is given; the exit status is 1.\n",
+			(long long)f->damaged, f->damaged > 1 ? "s" : "",
+			f->damaged > 1 ? "them" : "it");
+	return f->damaged ? 1 : 0;
+}
+
 static int run(struct jm_cli *cli)
 {
 	static const char *const of_shown[] = {"held-out", "decode", NULL};
@@ -253,7 +265,7 @@ static int run(struct jm_cli *cli)
 			cli->args[0]);
 	if (jm_data_facts_end(&facts, code))
 		code = cli->err.code;
-	return code ? jm_cli_fail(cli) : 0;
+	return code ? jm_cli_fail(cli) : status_of(&facts);
 }
 
 static const char *const decode_words[] = {"host", "device", NULL};
@@ -323,7 +335,8 @@ const struct jm_command jm_command_data = {
 		"fields, classes or texts, pictures, sizes "
 		"and damaged "
 		"files of the "
-		"training part; where a folder holds two parts, --held-out shows the other.",
+		"training part; where a folder holds two parts, --held-out shows the other. If "
+		"samples are damaged, the exit status is 1.",
 	.example = "joulemark data tokenize book.txt book --tokenizer tokenizer.json --eos '</s>'\n"
 		   "joulemark data book --tokenizer tokenizer.json\n"
 		   "joulemark run gpt-117m --text book.bin --device cpu\n"

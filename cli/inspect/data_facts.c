@@ -12,7 +12,7 @@
 
 void jm_data_facts_begin(struct jm_data_facts *f, struct jm_cli *cli)
 {
-	*f = (struct jm_data_facts){cli, jm_json_wanted(cli) ? json_object() : NULL};
+	*f = (struct jm_data_facts){.cli = cli, .json = jm_json_wanted(cli) ? json_object() : NULL};
 }
 
 int jm_data_facts_end(struct jm_data_facts *f, bool failed)

@@ -9,7 +9,8 @@
 
 struct jm_data_facts {
 	struct jm_cli *cli;
-	json_t *json; /* NULL: text is printed */
+	json_t *json;	 /* NULL: text is printed */
+	int64_t damaged; /* samples */
 };
 
 void jm_data_facts_begin(struct jm_data_facts *f, struct jm_cli *cli);

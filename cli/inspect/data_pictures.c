@@ -178,8 +178,10 @@ static void print_look(struct jm_data_facts *f, const struct jm_data_set *set, c
 	jm_data_count(f, "bytes", l->bytes);
 	snprintf(line, sizeof(line), "%d to %d wide, %d to %d high", l->least[0], l->most[0],
 		l->least[1], l->most[1]);
-	jm_data_text(f, "pixels", line);
+	if (l->corrupt < set->n)
+		jm_data_text(f, "pixels", line);
 	jm_data_count(f, "corrupt files", l->corrupt);
+	f->damaged = l->corrupt;
 	if (l->device.gpu)
 		print_on_device(f, &l->device);
 	print_classes(f, set, l);
@@ -301,6 +303,7 @@ static void print_grid(
 	print_fields(f, set);
 	jm_data_count(f, "samples", set->n - l->corrupt);
 	jm_data_count(f, "corrupt samples", l->corrupt);
+	f->damaged = l->corrupt;
 	snprintf(line, sizeof(line), "%lld fields on %lld x %lld", (long long)set->channels,
 		(long long)set->points[0], (long long)set->points[1]);
 	if (set->axes > 2)

@@ -73,12 +73,26 @@ static int add_file(struct jm_data_set *set, const char *path, struct jm_err *er
 	return 0;
 }
 
+/* below: a folder in it; "" = there is none */
+static int no_pictures(const char *class, const char *below, struct jm_err *err)
+{
+	if (!*below)
+		return jm_err_set(err, JM_EFORMAT,
+			"Class %s has no pictures; remove the folder or put pictures into it.",
+			class);
+	return jm_err_set(err, JM_EFORMAT,
+		"Class %s has no pictures, but folders, such as %s; if these are the classes, name "
+		"%s as the data set.",
+		class, below, class);
+}
+
 /* All files of a class, which is the last one so far. */
 static int add_files(struct jm_data_set *set, const char *class, struct jm_err *err)
 {
 	struct folder *f = set->state;
 	struct dirent **list;
 	char path[PATH_MAX];
+	const char *below = "";
 	int64_t before = f->n;
 	int n = scandir(class, &list, is_visible, by_bytes), code = 0;
 
@@ -87,13 +101,13 @@ static int add_files(struct jm_data_set *set, const char *class, struct jm_err *
 			"Folder %s of a class cannot be read; give yourself the right to read it.",
 			class);
 	for (int i = 0; i < n && !code; i++)
-		if (!jm_is_folder_in(class, list[i]->d_name, path))
+		if (jm_is_folder_in(class, list[i]->d_name, path))
+			below = list[i]->d_name;
+		else
 			code = add_file(set, path, err);
-	free_list(list, n);
 	if (!code && f->n == before)
-		code = jm_err_set(err, JM_EFORMAT,
-			"Class %s has no pictures; remove the folder or put pictures into it.",
-			class);
+		code = no_pictures(class, below, err);
+	free_list(list, n);
 	return code;
 }
 

@@ -163,6 +163,13 @@ def test_a_checkpoint_is_no_start_weights(checkpoint):
     assert "is a checkpoint, not weights; give it with --continue" in reason
 
 
+def test_weights_and_checkpoint_are_not_one_file(tmp_path):
+    """The checkpoint would take the place of the weights."""
+    (tmp_path / "link").symlink_to(tmp_path)
+    reason = run("resnet", "--steps", 1, "--save", tmp_path / "net", "--checkpoint", tmp_path / "link" / "net", status=FAILED)["reason"]
+    assert "--save and --checkpoint name one file" in reason and not (tmp_path / "net").exists()
+
+
 def test_a_loss_that_has_not_fallen_is_no_error_of_a_continued_run(tmp_path):
     """With this rate no parameter in f32 changes, so the loss of the batch stays what it was."""
     same = ("run", "resnet", "--layers", 10, "--hidden", 8, "--image", 32, "--classes", 5, "--batch", 8, "--images", "once", "--device",

@@ -160,8 +160,7 @@ void jm_load_note(const struct jm_load *l, struct jm_work *work)
 	if (!f->trials)
 		return;
 	if (isinf(f->broken))
-		jm_work_note(
-			work, "Each rate up to %.4g requests/s keeps the bounds.", f->kept);
+		jm_work_note(work, "Each rate up to %.4g requests/s keeps the bounds.", f->kept);
 	else
 		jm_work_note(work,
 			"The highest rate within the bounds is %.4g requests/s (%d trials); %.4g "

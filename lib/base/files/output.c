@@ -73,8 +73,8 @@ static void resolve(const char *path, char *ret)
 
 	if (realpath(path, ret))
 		return;
-	snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(name - path) : 1,
-		slash ? path : ".");
+	snprintf(
+		folder, sizeof(folder), "%.*s", slash ? (int)(name - path) : 1, slash ? path : ".");
 	if (!realpath(folder, real) || snprintf(ret, PATH_MAX, "%s/%s", real, name) >= PATH_MAX)
 		snprintf(ret, PATH_MAX, "%s", path);
 }

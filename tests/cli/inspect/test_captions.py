@@ -8,6 +8,7 @@ import pytest
 from data_sets import noise
 from jm import jm
 
+DAMAGED = 1
 NAMES = ["b.jpg", "a.png", "below/c.JPEG", "a.b.png"]
 
 
@@ -59,9 +60,9 @@ def test_coco_as_it_is_distributed(tmp_path):
 LAYOUTS = {"texts": as_texts, "lines": as_lines, "coco": as_coco}
 
 
-def show(path, *options):
+def show(path, *options, status=0):
     shown = jm("data", "show", *options, path)
-    assert shown.returncode == 0, shown.stderr
+    assert shown.returncode == status, shown.stderr
     entries = {}
     for line in shown.stdout.splitlines():
         entries.setdefault(line[:16].strip(), []).append(line[16:])
@@ -120,7 +121,7 @@ def test_parts_are_found_and_a_bad_picture_is_counted(tmp_path):
         pictures(tmp_path / part, NAMES[:n])
         as_texts(tmp_path / part, {name: [part] for name in NAMES[:n]})
     (tmp_path / "train" / "b.jpg").write_bytes(b"no picture")
-    seen, held_out = show(tmp_path), show(tmp_path, "--held-out")
+    seen, held_out = show(tmp_path, status=DAMAGED), show(tmp_path, "--held-out")
     assert seen["pictures"] == ["3"] and seen["corrupt files"] == ["1"] and seen["captions"] == ["4"]
     assert held_out["pictures"] == ["2"] and held_out["caption"] == ["val", "val"]
 

@@ -14,6 +14,7 @@ tables = pytest.importorskip("tables")
 
 MODES, FIELDS, X, Y, SAMPLES = 3, 2, 12, 16, 9
 NET = ("fno-rbc2d", "--hidden", 8, "--modes-x", MODES, "--modes-y", MODES, "--device", "cpu", "--source", "null", "--warmup", 0)
+DAMAGED = 1
 
 
 def write(path, arrays):
@@ -113,7 +114,7 @@ def test_a_damaged_sample_is_skipped_and_counted(tmp_path):
     assert trained["data"]["corrupt"] == 2 and trained["status"] == "ok"
     assert re.search("Sample [02] of .*damaged.h5 cannot be read", refused("--data", path, "--strict-data"))
     shown = jm("data", "show", path)
-    assert shown.returncode == 0 and re.search(r"corrupt samples +2$", shown.stdout, re.M), shown.stderr
+    assert shown.returncode == DAMAGED and re.search(r"corrupt samples +2$", shown.stdout, re.M), shown.stderr
     assert "Sample 0 of" in shown.stdout and "Sample 2 of" in shown.stdout
     assert f"0: {data['inputs'][[1, 3], 0].min():.4g} to {data['inputs'][[1, 3], 0].max():.4g}, mean" in shown.stdout
 

@@ -9,6 +9,7 @@ import pytest
 from data_sets import BAD_PICTURES, bad_picture, noise
 from jm import BUILD, USAGE, jm
 
+DAMAGED = 1
 FASHION = "/usr/share/datasets/fashion-mnist"
 
 
@@ -50,9 +51,20 @@ def test_says_how_many_classes_it_does_not_list(folder):
 @pytest.mark.parametrize("kind", BAD_PICTURES)
 def test_counts_and_names_a_bad_file(folder, kind):
     bad_picture(folder / "bee" / "c.jpg", kind)
-    out = " ".join(show(folder).stdout.split())
+    shown = show(folder)
+    out = " ".join(shown.stdout.split())
     assert "corrupt files 1" in out and "pictures 4" in out
+    assert shown.returncode == DAMAGED and "1 sample cannot be read" in shown.stderr
     assert BAD_PICTURES[kind] in out and "c.jpg" in out and ("remove it" in out or "copy it again" in out)
+
+
+def test_says_no_size_of_pictures_that_cannot_be_read(folder):
+    for path in folder.glob("*/*"):
+        path.write_bytes(b"no picture")
+    shown = jm("data", folder, "--json")
+    facts = json.loads(shown.stdout)
+    assert shown.returncode == DAMAGED and "4 samples cannot be read" in shown.stderr
+    assert facts["corrupt_files"] == 4 and facts["pictures"] == 0 and "pixels" not in facts
 
 
 def test_takes_a_picture_of_one_pixel(folder):
@@ -106,6 +118,15 @@ def test_refuses_an_empty_class(folder):
     (folder / "cat").mkdir()
     failed = show(folder)
     assert failed.returncode and "has no pictures" in failed.stderr and "cat" in failed.stderr
+
+
+def test_says_which_folder_has_the_classes(folder):
+    """A folder with one part alone has no parts."""
+    (folder.parent / "all").mkdir()
+    folder.rename(folder.parent / "all" / "train")
+    said = " ".join(show(folder.parent / "all").stderr.split())
+    assert "all/train has no pictures, but folders, such as bee; if these are the classes, name" in said
+    assert entry(show(folder.parent / "all" / "train").stdout, "classes") == ["2"]
 
 
 def test_refuses_a_folder_without_classes(tmp_path):
