@@ -81,7 +81,9 @@ const struct jm_key jm__data_keys[] = {
 			   "several ranks loaded"},
 	{COUNT("threads", 0), .meaning = "that read pictures"},
 	{POSITIVE("load_per_s", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "1/s",
-		.meaning = "threads x decoded / decode_s: what they could load; null = nothing"},
+		.meaning = "what they could load: threads x decoded / decode_s, at most cores x "
+			   "decoded / decode_cpu_s (of fields on grids, which one thread reads at "
+			   "a time, decoded / decode_cpu_s); null = nothing"},
 	{COUNT("depth", JM_KEY_OPTIONAL), .meaning = "batches that may be prepared ahead"},
 	{0},
 };

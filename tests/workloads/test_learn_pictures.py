@@ -63,6 +63,13 @@ def test_learns_three_colours(folders):
     assert data["machine_cpu_s"] > 0 and data["host_joules"] is None  # no meter
 
 
+def test_more_threads_than_processors_load_no_more(folders):
+    """They take turns, so their sum is no more than what the processors can do."""
+    data, cores = run(folders, "--epochs", 1, "--data-threads", 32)["data"], len(os.sched_getaffinity(0))
+    most = cores * data["decoded"] / data["decode_cpu_s"]
+    assert data["threads"] == 32 and data["load_per_s"] == pytest.approx(min(most, 32 * data["decoded"] / data["decode_s"]))
+
+
 def test_loading_has_a_share_of_the_packages(folders):
     record = run(folders, "--steps", 20, model=[word if word != "null" else "estimate:core=10,idle=5" for word in NARROW])
     package = [m["id"] for m in record["meters"] if m["scope"] == "package"]

@@ -457,18 +457,31 @@ static struct jm_loader_cost cost_of(const struct jm_train_pictures *p)
 	return c;
 }
 
+/*
+ * Samples per second that so many threads could load: no more than their processor time allows,
+ * which they share with each other, and of grids, which one of them reads at a time, with none.
+ */
+static double rate_of(const struct train *s, const struct jm_loader_cost *c, int threads)
+{
+	int at_once = s->pictures.set.axes ? 1 : jm_gang_cores(s->work);
+	double n = (double)c->pictures, by_cpu;
+
+	if (!(c->decode_s > 0))
+		return (double)NAN;
+	by_cpu = c->decode_cpu_s > 0 ? at_once * n / c->decode_cpu_s : (double)INFINITY;
+	return fmin(threads * n / c->decode_s, by_cpu);
+}
+
 void jm_train_pictures_keep(struct train *s)
 {
 	struct jm_train_pictures *p = &s->pictures;
 	struct jm_loader_cost c;
 	int threads = threads_of(s);
 	json_t *data;
-	double rate;
 
 	if (!p->loader)
 		return;
 	c = cost_of(p);
-	rate = c.decode_s > 0 ? (double)threads * (double)c.pictures / c.decode_s : (double)NAN;
 	note_corrupt(s, c.corrupt);
 	if (!s->work->more)
 		return;
@@ -489,7 +502,7 @@ void jm_train_pictures_keep(struct train *s)
 	jm_json_set_number(&data, "decode_cpu_s", c.decode_cpu_s);
 	jm_json_set_number(&data, "wait_s", c.wait_s);
 	jm_json_set_int(&data, "threads", threads);
-	jm_json_set_number(&data, "load_per_s", rate);
+	jm_json_set_number(&data, "load_per_s", rate_of(s, &c, threads));
 	jm_json_set_int(&data, "depth", c.depth);
 	json_object_set_new(s->work->more, "data", data);
 }
