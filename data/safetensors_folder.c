@@ -10,7 +10,8 @@
 
 #include "base/files/output.h"
 
-#define SINGLE "model.safetensors"
+#define SINGLE	    "model.safetensors"
+#define SHARDS_MOST 512 /* as many as readers open */
 
 /* A folder that is being written; shards are consecutive tensors. */
 struct folder {
@@ -19,7 +20,8 @@ struct folder {
 	int n;
 	int *end; /* [n]: of each shard */
 	int shards;
-	int first; /* of the shard that is written now */
+	int first;		 /* of the shard that is written now */
+	struct jm_output **file; /* [shards]: written, without a place */
 	uint64_t bytes;
 	jm_safetensors_fn *give;
 	void *arg;
@@ -31,13 +33,12 @@ static uint64_t bytes_of(const struct jm_safetensor *t)
 }
 
 /* As many tensors as fit into each shard, at least one. */
-static int divide(struct folder *f, uint64_t shard_bytes, struct jm_err *err)
+static void divide(struct folder *f, uint64_t shard_bytes)
 {
 	uint64_t now = 0;
 
-	f->end = calloc((size_t)f->n + 1, sizeof(*f->end));
-	if (!f->end)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for the shards of %s.", f->path);
+	f->shards = 0;
+	f->bytes = 0;
 	for (int i = 0; i < f->n; i++) {
 		uint64_t more = bytes_of(&f->tensor[i]);
 
@@ -49,6 +50,17 @@ static int divide(struct folder *f, uint64_t shard_bytes, struct jm_err *err)
 		f->bytes += more;
 		f->end[f->shards - 1] = i + 1;
 	}
+}
+
+/* Shards become larger where there would be more than can be open at once. */
+static int plan(struct folder *f, uint64_t shard_bytes, struct jm_err *err)
+{
+	f->end = calloc((size_t)f->n + 1, sizeof(*f->end));
+	f->file = calloc(SHARDS_MOST, sizeof(struct jm_output *));
+	if (!f->end || !f->file)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the shards of %s.", f->path);
+	for (divide(f, shard_bytes); f->shards > SHARDS_MOST; divide(f, shard_bytes))
+		shard_bytes *= 2;
 	return 0;
 }
 
@@ -88,9 +100,18 @@ static int write_shards(struct folder *f, const json_t *notes, struct jm_err *er
 		name_shard(f, k, name);
 		code = path_of(f, name, path, err);
 		if (!code)
-			code = jm_safetensors_write(path, f->tensor + f->first,
-				f->end[k] - f->first, notes, give_of_shard, f, err);
+			code = jm_safetensors_prepare(path, f->tensor + f->first,
+				f->end[k] - f->first, notes, give_of_shard, f, &f->file[k], err);
 	}
+	return code;
+}
+
+static int place_shards(const struct folder *f, struct jm_err *err)
+{
+	int code = 0;
+
+	for (int k = 0; k < f->shards && !code; k++)
+		code = jm_output_place(f->file[k], err);
 	return code;
 }
 
@@ -122,9 +143,9 @@ static int drop(const char *path, struct jm_err *err)
 }
 
 /*
- * An index of older shards is removed before a shard may replace one of them, but after a file that
- * needs none. An older single file, which readers prefer to an index, is removed when all shards
- * and their index are there.
+ * All shards are on the disk before the first of them replaces an older one. An index of older
+ * shards is removed before that, but after a file that needs none. An older single file, which
+ * readers prefer to an index, is removed when all shards and their index are there.
  */
 static int write_all(struct folder *f, const json_t *notes, struct jm_err *err)
 {
@@ -133,10 +154,12 @@ static int write_all(struct folder *f, const json_t *notes, struct jm_err *err)
 
 	if (!code)
 		code = path_of(f, SINGLE, single, err);
+	if (!code)
+		code = write_shards(f, notes, err);
 	if (!code && f->shards > 1)
 		code = drop(index, err);
 	if (!code)
-		code = write_shards(f, notes, err);
+		code = place_shards(f, err);
 	if (!code && f->shards > 1)
 		code = write_index(f, index, err);
 	return code ? code : drop(f->shards > 1 ? single : index, err);
@@ -147,10 +170,13 @@ int jm_safetensors_write_folder(const char *path, const struct jm_safetensor *te
 	struct jm_err *err)
 {
 	struct folder f = {.path = path, .tensor = tensor, .n = n, .give = give, .arg = arg};
-	int code = divide(&f, shard_bytes, err);
+	int code = plan(&f, shard_bytes, err);
 
 	if (!code)
 		code = write_all(&f, notes, err);
+	for (int k = 0; f.file && k < SHARDS_MOST; k++)
+		jm_output_end(f.file[k]);
+	free(f.file);
 	free(f.end);
 	return code;
 }

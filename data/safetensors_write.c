@@ -135,22 +135,47 @@ static bool put_file(const void *what, FILE *f)
 	return !code;
 }
 
-int jm_safetensors_write(const char *path, const struct jm_safetensor *tensor, int n,
-	const json_t *notes, jm_safetensors_fn *give, void *arg, struct jm_err *err)
+/* ret: NULL = the file gets its name */
+static int write_file(struct jm_safetensors_sink s, const json_t *notes, struct jm_output **ret)
 {
 	struct jm_err own = JM_ERR_INIT;
-	struct jm_safetensors_sink s = {.path = path,
-					   .tensor = tensor,
-					   .n = n,
-					   .give = give,
-					   .arg = arg,
-					   .err = err ? err : &own},
-				   *sink = &s;
-	int code = make_header(&s, notes, s.err);
+	const struct jm_safetensors_sink *sink = &s;
+	int code;
 
-	if (!code)
-		code = jm_output_by(path, put_file, &sink, s.err);
+	s.err = s.err ? s.err : &own;
+	code = make_header(&s, notes, s.err);
+	if (!code && !ret)
+		code = jm_output_by(s.path, put_file, &sink, s.err);
+	if (!code && ret)
+		code = jm_output_begin(s.path, ret, s.err);
+	if (!code && ret)
+		code = jm_output_fill(*ret, put_file, &sink, s.err);
 	free(s.order);
 	free(s.header);
 	return code && s.err->code ? s.err->code : code;
+}
+
+int jm_safetensors_write(const char *path, const struct jm_safetensor *tensor, int n,
+	const json_t *notes, jm_safetensors_fn *give, void *arg, struct jm_err *err)
+{
+	return write_file((struct jm_safetensors_sink){.path = path,
+				  .tensor = tensor,
+				  .n = n,
+				  .give = give,
+				  .arg = arg,
+				  .err = err},
+		notes, NULL);
+}
+
+int jm_safetensors_prepare(const char *path, const struct jm_safetensor *tensor, int n,
+	const json_t *notes, jm_safetensors_fn *give, void *arg, struct jm_output **ret,
+	struct jm_err *err)
+{
+	return write_file((struct jm_safetensors_sink){.path = path,
+				  .tensor = tensor,
+				  .n = n,
+				  .give = give,
+				  .arg = arg,
+				  .err = err},
+		notes, ret);
 }

@@ -22,5 +22,10 @@ typedef int jm_safetensors_fn(
  */
 int jm_safetensors_write(const char *path, const struct jm_safetensor *tensor, int n,
 	const json_t *notes, jm_safetensors_fn *give, void *arg, struct jm_err *err);
+struct jm_output;
+/* The same, but an old file stays until jm_output_place. */
+int jm_safetensors_prepare(const char *path, const struct jm_safetensor *tensor, int n,
+	const json_t *notes, jm_safetensors_fn *give, void *arg, struct jm_output **ret,
+	struct jm_err *err);
 
 #endif

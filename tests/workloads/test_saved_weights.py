@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import shutil
 import subprocess
 
@@ -159,6 +160,19 @@ def test_a_full_disk_keeps_the_old_file(saved, tmp_path):
     assert record["verified"] is None
     assert file.read_bytes() == before
     assert {p.name for p in tmp_path.iterdir() if "net" in p.name} == {"net.safetensors"}
+
+
+def test_a_full_disk_keeps_all_old_shards(tmp_path):
+    """The last layer comes last; the shards before it fit."""
+    net, words = tmp_path / "net", ("--classes", 100_000, "--steps", 1, "--save-shard", "1e-6", "--save", f"{tmp_path}/net/")
+    run(*words)
+    before = {path.name: path.read_bytes() for path in net.iterdir()}
+    record = run(*words, "--seed", 9, status=FAILED, preexec_fn=limit_files(5_000_000))
+    assert re.match(f"Cannot write {net}/model-000[0-9]*[1-9]-of", record["reason"]), record["reason"]
+    assert {path.name: path.read_bytes() for path in net.iterdir()} == before
+    run(*words, "--seed", 9)
+    after = {path.name: path.read_bytes() for path in net.iterdir()}
+    assert after.keys() == before.keys() and after != before
 
 
 CAN_MOUNT = shutil.which("unshare") and not subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"],

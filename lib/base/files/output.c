@@ -243,27 +243,69 @@ static int put_all(
 	return 0;
 }
 
+struct jm_output {
+	struct beside b;
+	FILE *f;
+};
+
+int jm_output_begin(const char *path, struct jm_output **ret, struct jm_err *err)
+{
+	struct jm_output *o = calloc(1, sizeof(*o));
+	int rc;
+
+	if (!o)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for file %s.", path);
+	rc = open_beside(&o->b, path, err);
+	if (rc) {
+		free(o);
+		return rc;
+	}
+	o->f = fdopen(o->b.fd, "w");
+	*ret = o;
+	return 0;
+}
+
+int jm_output_fill(struct jm_output *o, jm_output_fn *put, const void *what, struct jm_err *err)
+{
+	int rc = o->f ? put_all(put, what, o->f, o->b.real, err)
+		      : jm_err_set(err, JM_ENOMEM, "Out of memory for file %s.", o->b.real);
+
+	return !rc && fsync(o->b.fd) ? cannot(o->b.real, errno, err) : rc;
+}
+
+int jm_output_place(struct jm_output *o, struct jm_err *err)
+{
+	int e = put_in_place(&o->b);
+
+	if (e)
+		return cannot(o->b.real, e, err);
+	*o->b.temporary = '\0';
+	return 0;
+}
+
+void jm_output_end(struct jm_output *o)
+{
+	if (!o)
+		return;
+	if (*o->b.temporary)
+		unlink(o->b.temporary);
+	if (o->f)
+		fclose(o->f);
+	else
+		close(o->b.fd);
+	free(o);
+}
+
 static int replace(const char *path, jm_output_fn *put, const void *what, struct jm_err *err)
 {
-	struct beside b;
-	int rc = open_beside(&b, path, err), e;
-	FILE *f;
+	struct jm_output *o = NULL;
+	int rc = jm_output_begin(path, &o, err);
 
-	if (rc)
-		return rc;
-	f = fdopen(b.fd, "w");
-	rc = f ? put_all(put, what, f, b.real, err) : cannot(b.real, errno, err);
-	if (!rc && fsync(b.fd))
-		rc = cannot(b.real, errno, err);
-	e = rc ? 0 : put_in_place(&b);
-	if (e)
-		rc = cannot(b.real, e, err);
-	if (rc && *b.temporary)
-		unlink(b.temporary);
-	if (f)
-		fclose(f);
-	else
-		close(b.fd);
+	if (!rc)
+		rc = jm_output_fill(o, put, what, err);
+	if (!rc)
+		rc = jm_output_place(o, err);
+	jm_output_end(o);
 	return rc;
 }
 

@@ -22,6 +22,14 @@ typedef bool jm_output_fn(const void *what, FILE *f);
 /* By that function; a regular file is replaced at once when all of it is on the disk. "-" is
  * stdout. */
 int jm_output_by(const char *path, jm_output_fn *put, const void *what, struct jm_err *err);
+/* The same of a regular file in two parts, for several that are to change together: when `fill`
+ * returns 0, all of the new file is on the disk, and when `place` does, it has replaced the old
+ * one. */
+struct jm_output;
+int jm_output_begin(const char *path, struct jm_output **ret, struct jm_err *err);
+int jm_output_fill(struct jm_output *o, jm_output_fn *put, const void *what, struct jm_err *err);
+int jm_output_place(struct jm_output *o, struct jm_err *err);
+void jm_output_end(struct jm_output *o); /* discards what has no place; takes NULL */
 /* The value, indented. */
 int jm_output_json(const char *path, const json_t *value, struct jm_err *err);
 /* To a new file beside `path`, PATH.1.json or the next number that is free; where its folder takes
