@@ -13,7 +13,7 @@
 #include "engine/graph/optimizer.h"
 #include "engine/run/start_values.h"
 
-#define STEPS 3
+#define STEPS 2
 
 extern const struct jm_backend jm_backend_ref;
 
@@ -25,8 +25,8 @@ static const char *const llama[] = {"llama", "layers=3", "hidden=32", "heads=4",
 static const char *const xception[] = {"xception", "hidden=4", "image=32", "classes=10", NULL};
 
 /* 16 geglus, behind which there is a layer with a bias. */
-static const char *const unet[] = {"unet", "hidden=16", "latent=16", "head-width=8",
-	"norm-groups=4", "caption=5", "caption-width=8", NULL};
+static const char *const unet[] = {"unet", "hidden=16", "latent=8", "head-width=8", "norm-groups=4",
+	"caption=5", "caption-width=8", NULL};
 
 /* Its last two layers have gelu between them. */
 static const char *const fno[] = {"fno", "fields=2", "hidden=6", "layers=2", "points-x=8",
@@ -159,7 +159,7 @@ static size_t train(
 	struct jm_err err = JM_ERR_INIT;
 	size_t bytes;
 
-	t.batch = 4;
+	t.batch = net == unet ? 2 : 4;
 	t.seq = net == llama ? 8 : 0;
 	t.dropout = net == vit ? 0.2 : 0;
 	t.precision = net == xception ? JM_BF16 : JM_F32;
