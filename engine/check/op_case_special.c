@@ -56,14 +56,17 @@ static void add(struct kit *k, const struct types *t, const struct shape *d, boo
 	backend_node(k, JM_OP_CAST, &x, &z, 0);
 }
 
-/* all: some rows hold a NaN or an infinity, and so would the loss, which is not compared. wide:
- * rows of a large vocabulary, and of fewer classes than they have room for. */
+/* all: some rows hold a NaN or an infinity, and so would the loss, which is not compared; else some
+ * have all logits about 5e4, beside which the logarithm of a sum would be lost. wide: rows of a
+ * large vocabulary, and of fewer classes than they have room for. */
 static void xent_of(
 	struct kit *k, const struct types *t, const struct shape *d, bool all, bool wide)
 {
 	const int64_t n = wide ? 9000 + 8 * d->n : d->n, width = wide ? n + 8 : n;
 	const int64_t *dim = DIMS(1, wide ? 9 : d->s, width);
-	struct jm_tensor *x = kit_special(k, t->c, (all ? ALL : KIT_TINY) | KIT_MASKED, 3, dim);
+	struct jm_tensor *x =
+		all || d->s % 2 ? kit_special(k, t->c, (all ? ALL : KIT_TINY) | KIT_MASKED, 3, dim)
+				: kit_normal(k, t->c, 5e4, 2, 3, dim);
 	struct jm_tensor *target = kit_whole(k, JM_I32, (int)width / 2, (int)n - 1, 2, dim);
 	struct jm_tensor *loss = kit_out(k, t->v, 1, DIMS(1), NULL);
 	struct jm_tensor *dx = kit_out(k, t->c, 3, dim, NULL);
@@ -176,7 +179,7 @@ static void pool_of(
 	const int64_t dim[] = {
 		d->b, d->n % 2 ? d->c : (d->c + 7) / 8 * 8, 7 + d->s % 5, 5 + d->s % 3};
 	const struct jm_window how = {.stride = stride, .pad = pad};
-	struct jm_tensor *x = kit_special(k, t->c, KIT_NAN | KIT_HUGE | KIT_TINY, 4, dim);
+	struct jm_tensor *x = kit_special(k, t->c, ALL, 4, dim);
 	struct jm_tensor *y = jm_graph_maxpool(k->graph, x, size, &how);
 	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 4, y->dim);
 	struct jm_tensor *dx = kit_out(k, t->c, 4, dim, NULL);

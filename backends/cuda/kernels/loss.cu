@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(THREADS, 2) xent_kernel(struct cuda_xent p)
 	all = block_join(all, share);
 	if (threadIdx.x == 0)
 		p.losses[blockIdx.x] =
-			target < 0 ? 0 : logf(all.sum) + all.most - (float)row[target];
+			target < 0 ? 0 : logf(all.sum) + (all.most - (float)row[target]);
 	if (!p.dlogits.data)
 		return;
 	__syncthreads(); /* the target's logit is read before it may be overwritten */
@@ -311,7 +311,7 @@ __device__ __forceinline__ void xent_part(const struct cuda_xent &p, uint4 *memo
 	all = row_join<CL>(block_join(all, share), &own);
 	__syncthreads(); /* the target's logit is read before it may be overwritten */
 	if (threadIdx.x == 0 && from == 0)
-		p.losses[r] = target < 0 ? 0 : logf(all.sum) + all.most - of_target;
+		p.losses[r] = target < 0 ? 0 : logf(all.sum) + (all.most - of_target);
 	const float scale = scale_of(p, target);
 	const struct slope s = {
 		-all.most * LOG2_E, scale / all.sum, scale, target, (int)p.classes};

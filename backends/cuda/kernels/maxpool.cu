@@ -243,6 +243,19 @@ __device__ __forceinline__ void find_nan(
 	}
 }
 
+/* Minus infinity also stands for what is beyond the image: where all pixels of a window have it, the
+ * first of those inside is the largest. */
+template <typename T>
+__device__ __forceinline__ void keep_inside(int row, int column, peak &best)
+{
+	const unsigned first = ((row < 0 ? SIDE : 0) + (column < 0 ? 1 : 0)) * 0x10001u;
+
+#pragma unroll
+	for (int k = 0; k < PAIRS; k++)
+		best.place.v[k] = if_equal<T>(
+			best.value.v[k], both_of<T>::lowest, first, best.place.v[k]);
+}
+
 /* n: threads, of runs of rows, columns and packs. */
 template <typename T, bool NORM>
 __global__ void __launch_bounds__(THREADS)
@@ -288,8 +301,11 @@ __global__ void __launch_bounds__(THREADS)
 		*reinterpret_cast<raw<PACK, T> *>(as<T>(p.y) + to) = result;
 		if (!p.place)
 			continue;
-		if constexpr (!NORM) /* of a norm all of the channel is NaN */
+		if constexpr (!NORM) { /* of a norm all of the channel is NaN */
 			find_nan(p, image, row, column, best);
+			if (row < 0 || column < 0)
+				keep_inside<T>(row, column, best);
+		}
 		keep_places(p.place + to, best.place, result);
 	}
 }
