@@ -243,8 +243,8 @@ __device__ __forceinline__ void find_nan(
 	}
 }
 
-/* Minus infinity also stands for what is beyond the image: where all pixels of a window have it, the
- * first of those inside is the largest. */
+/* Minus infinity also stands for what is beyond the image: where all pixels of a window have
+ * it, the first of those inside is the largest. */
 template <typename T>
 __device__ __forceinline__ void keep_inside(int row, int column, peak &best)
 {
