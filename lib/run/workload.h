@@ -68,8 +68,9 @@ struct jm_work {
 	double selftest_s;
 	/* how long the warm-up and the measured steps will be; NAN = not given in seconds */
 	double warm_s, steady_s;
-	bool by_epochs;	   /* its length is epochs of all samples: --epochs without --epoch-steps */
-	int64_t steady_ns; /* when the measured steps began; 0 = not yet */
+	bool by_epochs; /* its length is epochs of all samples: --epochs without --epoch-steps */
+	long given_epoch_steps; /* it is epochs of so many steps; 0 = it is not */
+	int64_t steady_ns;	/* when the measured steps began; 0 = not yet */
 	/* what an earlier case with the same command has started (keeps); 0 = nothing, or it has
 	 * ended */
 	pid_t kept;

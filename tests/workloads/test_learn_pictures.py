@@ -63,6 +63,18 @@ def test_learns_three_colours(folders):
     assert data["machine_cpu_s"] > 0 and data["host_joules"] is None  # no meter
 
 
+def test_evaluates_after_each_epoch_of_given_steps(folders):
+    record = run(folders, "--eval-data", folders / "val", "--epochs", 3, "--epoch-steps", 2)
+    assert [e["step"] for e in record["evaluations"]] == [2, 4, 6] and record["data"]["epoch_steps"] == 5
+    assert record["note"] is None
+
+
+def test_says_that_nothing_was_evaluated(folders):
+    record = run(folders, "--eval-data", folders / "val", "--steps", 4, "--warmup", 0)
+    assert not record.get("evaluations")
+    assert "Nothing was evaluated: evaluations come after every 5 steps, and the run had 4" in record["note"]
+
+
 def test_more_threads_than_processors_load_no_more(folders):
     """They take turns, so their sum is no more than what the processors can do."""
     data, cores = run(folders, "--epochs", 1, "--data-threads", 32)["data"], len(os.sched_getaffinity(0))

@@ -453,6 +453,18 @@ static void keep_until(struct train *s)
 			jm_until_json(&s->until, s->work->window, s->work->epoch_steps));
 }
 
+/* Evaluations that were asked for and did not come are said. */
+static void note_evaluations(const struct train *s)
+{
+	long every = s->eval.every;
+
+	if (every && s->steps / every == s->first / every)
+		jm_work_note(s->work,
+			"Nothing was evaluated: evaluations come after every %ld steps, and the "
+			"run had %ld; give a smaller --eval-every, or more steps.",
+			every, s->steps - s->first);
+}
+
 #define CANNOT_TELL 1
 #define FEW_STEPS   20 /* steps: deep networks may rise before they fall */
 
@@ -535,6 +547,7 @@ static int train_verify(void *state, struct jm_err *err)
 	keep_scale(s);
 	jm_train_pictures_keep(s);
 	keep_until(s);
+	note_evaluations(s);
 	code = jm_train_keep_ranks(s, err);
 	if (!code)
 		code = jm_train_weights_finish(s, err);

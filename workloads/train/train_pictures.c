@@ -422,7 +422,8 @@ int jm_train_pictures_start(struct train *s, struct jm_err *err)
 	s->work->epoch_steps = (long)((p->set.n + samples - 1) / samples);
 	say_data(s);
 	if (p->each_epoch)
-		s->eval.every = s->work->epoch_steps;
+		s->eval.every = s->work->given_epoch_steps ? s->work->given_epoch_steps
+							   : s->work->epoch_steps;
 	if (p->eval_data && !s->work->rank)
 		code = start_evaluation(s, err);
 	return code;

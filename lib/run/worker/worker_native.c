@@ -160,6 +160,7 @@ static int setup(struct jm__worker *w, struct native *n, struct jm_err *err)
 		.warm_s = n->length.warm_s,
 		.steady_s = n->length.seconds,
 		.by_epochs = jm__lengths_by_epochs(p),
+		.given_epoch_steps = jm__lengths_by_epochs(p) ? 0 : n->length.epoch_steps,
 		.kept = (pid_t)json_integer_value(kept),
 		.keep = kept ? keep : NULL,
 		.keep_arg = w,
