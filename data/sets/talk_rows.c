@@ -90,6 +90,7 @@ static int add_conversation(struct work *w, int64_t i)
 				(long long)(w->ids.n - start) + (long long)r->places,
 				(long long)r->places, (long long)r->length);
 		w->ids.n = w->learnt.n = fits;
+		r->left_out += (w->set->texts.first[i + 1] - t) / 2;
 		break;
 	}
 	r->start[i + 1] = (int64_t)w->ids.n;

@@ -14,6 +14,7 @@ struct jm_talk_rows {
 	int64_t *start;		/* of conversation i: ids start[i] to start[i + 1] - 1 */
 	int64_t before;		/* tokens before a picture */
 	int64_t length, places; /* of a row, and those of a picture in it */
+	int64_t left_out;	/* answers that do not fit, and those behind them */
 };
 
 /*

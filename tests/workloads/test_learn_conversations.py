@@ -47,6 +47,15 @@ def test_answers_from_the_picture(folder, shuffled):
     assert record["data"]["format"] == "conversations about pictures" and record["data"]["pictures"] == 90
 
 
+def test_says_how_many_answers_are_left_out(folder):
+    """The second question is too long, and the third one comes after it."""
+    long = talk("of/red.png", "red")
+    for question in ("Why? " * 40, "Really?"):
+        long["conversations"] += talk("", "yes", question)["conversations"]
+    record = run(folder, [long, talk("of/blue.png", "blue")] * 6, "--steps", 1)
+    assert "12 of 24 answers of " in record["note"] and "do not fit into sequences of 48 tokens" in record["note"]
+
+
 def test_held_out_conversations_are_evaluated(folder):
     """All samples are a batch: what is found after the first step, with another order and crops of one colour, is the next loss."""
     talks = [talk(f"of/{name}.png", f"{name} {k}", f"Colour {k}?") for name in COLOURS for k in range(4)]

@@ -271,6 +271,26 @@ static struct jm_crop crop_of(const struct jm_data_set *set, int size, bool move
 	return (struct jm_crop){.size = size, .kind = kind, .flip = moves};
 }
 
+/* What of the texts is not read, because a row has fewer tokens. */
+static void note_cut(struct train *s, const struct jm_data_set *set)
+{
+	int k = set == &s->pictures.held_out;
+	int64_t cut = s->pictures.tokens[k].cut, left_out = s->pictures.talks[k].left_out;
+
+	if (cut)
+		jm_work_note(s->work,
+			"%lld of %lld captions of %.100s have more tokens than the network reads "
+			"(%lld) and were cut.",
+			(long long)cut, (long long)set->texts.first[set->n], set->path,
+			(long long)s->pictures.tokens[k].length);
+	if (left_out)
+		jm_work_note(s->work,
+			"%lld of %lld answers of %.100s do not fit into sequences of %lld tokens "
+			"and were left out.",
+			(long long)left_out, (long long)set->texts.first[set->n] / 2, set->path,
+			(long long)s->pictures.talks[k].length);
+}
+
 static int make_tokens(struct train *s, const struct jm_feed_input *input,
 	const struct jm_tensor *t, const struct jm_data_set *set, struct jm_err *err)
 {
@@ -289,6 +309,8 @@ static int make_tokens(struct train *s, const struct jm_feed_input *input,
 		code = jm_token_rows_make(set, tokenizer, jm_tensor_count(t) / t->dim[0],
 			input->row->pad, input->below, &p->tokens[k], err);
 	jm_tokenizer_close(tokenizer);
+	if (!code)
+		note_cut(s, set);
 	return code;
 }
 

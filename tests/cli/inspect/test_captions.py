@@ -6,7 +6,7 @@ import os
 import pytest
 
 from data_sets import noise
-from jm import jm
+from jm import SOURCE, jm
 
 DAMAGED = 1
 NAMES = ["b.jpg", "a.png", "below/c.JPEG", "a.b.png"]
@@ -150,3 +150,15 @@ def test_a_model_that_needs_classes_says_what_is_missing(tmp_path):
     failed = jm("run", "resnet18", "--data", tmp_path, "--device", "ref", "--steps", "1", "--image", "32")
     assert failed.returncode
     assert "reads the field 'class'" in " ".join((failed.stdout + failed.stderr).split())
+
+
+def test_says_how_many_captions_are_cut(tmp_path):
+    """A letter is at most one token of this tokenizer, and its template adds two."""
+    pictures(tmp_path)
+    as_texts(tmp_path, {name: ["a" if i else "a long caption with many words"] for i, name in enumerate(NAMES)})
+    done = jm("run", "diffusion", "--hidden", 8, "--layers", 1, "--head-width", 4, "--norm-groups", 2, "--image", 64, "--vae-hidden", 4,
+              "--vae-layers", 1, "--text-layers", 2, "--text-heads", 2, "--caption", 5, "--caption-width", 8, "--vocab", 2000, "--batch", 1,
+              "--device", "ref", "--source", "null", "--warmup", 0, "--steps", 1, "--selftest", 0, "--data", tmp_path,
+              "--tokenizer", SOURCE / "tests/data/tokenizers/clip.json", "--json", "-")
+    assert done.returncode == 0, done.stderr
+    assert "1 of 4 captions of" in json.loads(done.stdout)["note"] and "than the network reads (5) and were cut" in done.stdout
