@@ -394,8 +394,8 @@ __global__ void __launch_bounds__(FEW *WARP, few_blocks<K>)
 
 	start_next();
 	wait_for_previous();
-	if (p.span == CUDA_PAGES_RUN && blockIdx.x + blockIdx.y + threadIdx.x == 0)
-		*reinterpret_cast<int *>(p.parts) = 0; /* what blocks of pages_tiles.cu took */
+	if (p.span == CUDA_PAGES_RUN && blockIdx.x + blockIdx.y == 0)
+		order_sets(p);
 	for (int k = 0; single; k++, single &= single - 1) {
 		const struct tile own = tile_of(t, __ffs(single) - 1);
 
@@ -462,8 +462,8 @@ size_t cuda_pages_parts(const struct cuda_pages *p)
 {
 	size_t queries = (size_t)(p->rows * p->heads);
 
-	if (cuda_pages_runs(p))
-		return sizeof(int);
+	if (cuda_pages_runs(p)) /* what order_sets writes */
+		return (1 + blocks_for(p->rows, CUDA_PAGES_RUN)) * sizeof(int);
 	return p->splits > 1 ? queries * (size_t)(p->splits * (p->depth + 2)) * sizeof(float) : 0;
 }
 

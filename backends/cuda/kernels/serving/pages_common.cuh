@@ -38,6 +38,50 @@ __device__ __forceinline__ struct tile tile_at(const struct cuda_pages &p, int r
 	return t;
 }
 
+/* ---- what blocks of pages_tiles.cu share, in place of parts of queries ----------------------- */
+
+/* How many items they have taken. */
+__device__ __forceinline__ int *taken_of(const struct cuda_pages &p)
+{
+	return reinterpret_cast<int *>(p.parts);
+}
+
+/* Sets of CUDA_PAGES_RUN rows in the order in which they are taken. */
+__device__ __forceinline__ int *order_of(const struct cuda_pages &p)
+{
+	return taken_of(p) + 1;
+}
+
+/* About how many keys the rows of a set see. */
+__device__ __forceinline__ int keys_of_set(const struct cuda_pages &p, int set)
+{
+	const int row = set * CUDA_PAGES_RUN;
+
+	return max(p.position[row], p.position[min(row + CUDA_PAGES_RUN, (int)p.rows) - 1]);
+}
+
+/* Before they start: those with the most keys come first, so that no block has many left when
+ * others end. For a block. */
+__device__ __forceinline__ void order_sets(const struct cuda_pages &p)
+{
+	const int sets = (int)(p.rows + CUDA_PAGES_RUN - 1) / CUDA_PAGES_RUN;
+
+	if (threadIdx.x == 0)
+		*taken_of(p) = 0;
+	for (int i = threadIdx.x; i < sets; i += blockDim.x) {
+		const int keys = keys_of_set(p, i);
+		int before = 0;
+
+#pragma unroll 8
+		for (int k = 0; k < sets; k++) {
+			const int other = keys_of_set(p, k);
+
+			before += other > keys || (other == keys && k > i);
+		}
+		order_of(p)[before] = i;
+	}
+}
+
 /* ---- queries --------------------------------------------------------------------------------- */
 
 /* 16 queries and what they have seen of the keys, as fragments: a lane has the rows lane / 4 and

@@ -55,6 +55,12 @@ struct run {
 	int head;	   /* the first of the block's */
 };
 
+/* Whether the first half of the last tile of keys is enough. */
+__device__ __forceinline__ bool ends_in_half(const struct run &r)
+{
+	return (unsigned)(r.first + r.n - 1) % KEYS < KEYS / 2;
+}
+
 /* Bit i: row `row` + i goes on with the run of the row before it. The same in all lanes. */
 __device__ __forceinline__ unsigned goes_on(const struct cuda_pages &p, int row)
 {
@@ -316,12 +322,6 @@ __device__ __forceinline__ void end_runs(int number, uint32_t base, const struct
 	}
 }
 
-/* How many items blocks have taken: where the parts of queries are in steps of few rows. */
-__device__ __forceinline__ int *taken_of(const struct cuda_pages &p)
-{
-	return reinterpret_cast<int *>(p.parts);
-}
-
 /* The number of an item that no block has taken, the same in all threads that copy. turn: items
  * that this block took before. */
 template <typename K>
@@ -343,8 +343,7 @@ __device__ __forceinline__ int take_item(const struct cuda_pages &p, uint32_t to
 	return item;
 }
 
-/* Blocks take items of 64 rows and OWNERS heads, the last rows first, as these see the most
- * keys. */
+/* Blocks take items of 64 rows and OWNERS heads in the order of sets of rows. */
 template <typename K, int D>
 __device__ __forceinline__ void copy_runs(
 	const struct cuda_pages &p, const struct maps &map, uint32_t base, const struct barriers &b)
@@ -353,8 +352,7 @@ __device__ __forceinline__ void copy_runs(
 	int number = 0, at = 0, item;
 
 	for (int turn = 0; (item = take_item<K>(p, base + memory<D>::item, turn)) < all; turn++) {
-		const int row = (all - 1 - item) / sets * TILE,
-			  head = (all - 1 - item) % sets * OWNERS;
+		const int row = order_of(p)[item / sets] * TILE, head = item % sets * OWNERS;
 		const struct follows f = follows_of(p, row);
 
 		for (uint64_t runs = begins_of(f, p.few); runs; runs &= runs - 1)

@@ -25,9 +25,9 @@ struct softmax {
 
 /* The largest score of each row, which all its lanes get. ENDS: keys behind the last one of a row
  * are masked. */
-template <bool ENDS>
+template <bool ENDS, int N>
 __device__ __forceinline__ void find_most(
-	float (&s)[KEYS / 2], const struct softmax &m, int first_key, float (&ret)[2])
+	float (&s)[N], const struct softmax &m, int first_key, float (&ret)[2])
 {
 	const int column = first_key + threadIdx.x % 4 * 2;
 	float most[2][CHAINS];
@@ -38,7 +38,7 @@ __device__ __forceinline__ void find_most(
 		for (int c = 0; c < CHAINS; c++)
 			most[r][c] = m.most[r];
 #pragma unroll
-	for (int j = 0; j < KEYS / 2; j++) {
+	for (int j = 0; j < N; j++) {
 		float &so_far = most[j / 2 % 2][j / 4 % CHAINS];
 
 		if (ENDS && column + j / 4 * 8 + j % 2 > m.last[j / 2 % 2])
@@ -58,9 +58,9 @@ __device__ __forceinline__ void find_most(
 
 /* Scores become powers of 2. Returns whether what was summed so far is to be multiplied by
  * `shrink`, the same in all lanes of a warp. */
-template <bool ENDS>
+template <bool ENDS, int N>
 __device__ __forceinline__ bool soften(
-	float (&s)[KEYS / 2], struct softmax &m, float factor, int first_key)
+	float (&s)[N], struct softmax &m, float factor, int first_key)
 {
 	float most[2], sum[2][CHAINS] = {};
 
@@ -77,7 +77,7 @@ __device__ __forceinline__ bool soften(
 	const float from[2] = {m.most[0] * factor, m.most[1] * factor};
 
 #pragma unroll
-	for (int j = 0; j < KEYS / 2; j++) {
+	for (int j = 0; j < N; j++) {
 		s[j] = exp2_of(s[j] * factor - from[j / 2 % 2]);
 		sum[j / 2 % 2][j / 4 % CHAINS] += s[j];
 	}
@@ -177,6 +177,13 @@ __device__ __forceinline__ void product_columns(
 	BY_TYPE(COLUMNS_128, : OPERANDS_64("+f", 0) : LEFT);
 }
 
+template <typename T>
+__device__ __forceinline__ void product_columns(
+	float (&d)[32], const uint32_t (&a)[4], uint64_t b, int add)
+{
+	product_kept<T>(d, a, b, add);
+}
+
 /* What a warp group has of a run. */
 template <typename K, int D> struct sums {
 	typedef factor<bf16, K> F;
@@ -190,8 +197,8 @@ template <typename K, int D> struct sums {
 	float y[D / 2];
 	uint32_t weights[KEYS / 16][4]; /* of the last tile of keys */
 
-	/* s = queries keys^T */
-	__device__ __forceinline__ void start_scores(float (&s)[KEYS / 2], int at) const
+	/* s = queries keys^T, of the first 2 N keys of a tile */
+	template <int N> __device__ __forceinline__ void start_scores(float (&s)[N], int at) const
 	{
 		const uint64_t keys = matrix_at(
 			base + memory<D>::k + (unsigned)at % STAGES * memory<D>::tile, 16);
@@ -215,8 +222,8 @@ template <typename K, int D> struct sums {
 		product_commit();
 	}
 
-	/* y = add y + weights values */
-	__device__ __forceinline__ void start_sums(int at, int add)
+	/* y = add y + weights values, of the first N keys of a tile */
+	template <int N> __device__ __forceinline__ void start_sums(int at, int add)
 	{
 		const uint64_t values =
 			matrix_at(base + memory<D>::v + (unsigned)at % STAGES * memory<D>::tile,
@@ -224,18 +231,28 @@ template <typename K, int D> struct sums {
 
 		product_fence();
 #pragma unroll
-		for (int k = 0; k < KEYS / 16; k++)
+		for (int k = 0; k < N / 16; k++)
 			product_rows<F>(
 				y, weights[k], behind(values, k * 16 * CHUNK_ROW), k ? 1 : add);
 		product_commit();
 	}
+
+	template <int N> __device__ __forceinline__ void keep_weights(const float (&s)[N])
+	{
+#pragma unroll
+		for (int j = 0; j < N / 8; j++)
+#pragma unroll
+			for (int i = 0; i < 4; i++)
+				weights[j][i] = both<F>(s[8 * j + 2 * i], s[8 * j + 2 * i + 1]);
+	}
 };
 
-/* The scores of a tile, and the products of values of the tile before. FIRST: there is none. */
-template <bool FIRST, bool ENDS, typename K, int D>
+/* The scores of the first N keys of a tile, and the products of values of the tile before. FIRST:
+ * there is none. */
+template <bool FIRST, bool ENDS, int N, typename K, int D>
 __device__ __forceinline__ void sum_tile(struct sums<K, D> &w, int at, int tile)
 {
-	float s[KEYS / 2];
+	float s[N / 2];
 	bool grows;
 
 	barrier_wait(full(w.b.k, at), at / STAGES & 1);
@@ -243,7 +260,7 @@ __device__ __forceinline__ void sum_tile(struct sums<K, D> &w, int at, int tile)
 	w.start_scores(s, at);
 	if (!FIRST) {
 		barrier_wait(full(w.b.v, at - 1), (at - 1) / STAGES & 1);
-		w.start_sums(at - 1, tile > 1);
+		w.template start_sums<KEYS>(at - 1, tile > 1);
 	}
 	give_turn(1 - w.owner);
 	product_wait<!FIRST>();
@@ -259,7 +276,7 @@ __device__ __forceinline__ void sum_tile(struct sums<K, D> &w, int at, int tile)
 			for (int j = 0; j < D / 2; j++)
 				w.y[j] *= w.m.shrink[j / 2 % 2];
 	}
-	pack<typename sums<K, D>::F>(w.weights, s);
+	w.keep_weights(s);
 }
 
 /* The values of the last tile. */
@@ -272,7 +289,10 @@ __device__ __forceinline__ void sum_last(
 	barrier_wait(full(w.b.v, at), at / STAGES & 1);
 	if (keys % KEYS)
 		clear_behind<D>(w.base + memory<D>::v + at % STAGES * memory<D>::tile, keys % KEYS);
-	w.start_sums(at, keys > KEYS);
+	if (ends_in_half(r))
+		w.template start_sums<KEYS / 2>(at, keys > KEYS);
+	else
+		w.template start_sums<KEYS>(at, keys > KEYS);
 	product_wait<0>();
 	results_from_here(w.y);
 	arrive(free_again(w.b.v, at));
@@ -297,7 +317,8 @@ __device__ __forceinline__ int sum_run(const struct cuda_pages &p, const struct 
 	const int owner = __shfl_sync(0xffffffffu, threadIdx.x / GROUP, 0),
 		  row = r.first + threadIdx.x / WARP % 4 * 16 + threadIdx.x % WARP / 4;
 	const int tiles = (r.first + r.n + KEYS - 1) / KEYS,
-		  whole = (r.first + 1) / KEYS; /* tiles of which all rows see all keys */
+		  whole = (r.first + 1) / KEYS, /* tiles of which all rows see all keys */
+		  full_tiles = tiles - ends_in_half(r);
 	const uint32_t q =
 		base + memory<D>::q + number % RUNS * memory<D>::own + owner * TILE * CHUNK_ROW;
 	struct sums<K, D> w;
@@ -313,11 +334,13 @@ __device__ __forceinline__ int sum_run(const struct cuda_pages &p, const struct 
 	w.q = matrix_at(q, 16);
 	w.scale = p.scale * LOG2_E;
 	w.m = {{MASKED, MASKED}, {0, 0}, {1, 1}, {row, row + 8}};
-	sum_tile<true, true>(w, at++, 0);
+	sum_tile<true, true, KEYS>(w, at++, 0);
 	for (; tile < whole; tile++)
-		sum_tile<false, false>(w, at++, tile);
-	for (; tile < tiles; tile++)
-		sum_tile<false, true>(w, at++, tile);
+		sum_tile<false, false, KEYS>(w, at++, tile);
+	for (; tile < full_tiles; tile++)
+		sum_tile<false, true, KEYS>(w, at++, tile);
+	if (tile < tiles)
+		sum_tile<false, true, KEYS / 2>(w, at++, tile);
 	arrive(free_again(b.q, number));
 	sum_last(p, w, r, at - 1);
 	return at;
