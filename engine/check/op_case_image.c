@@ -493,7 +493,7 @@ static void conv_batchnorm(struct kit *k, const struct types *t, const struct sh
  */
 static void pixels_batchnorm(struct kit *k, const struct types *t, const struct shape *d, bool add)
 {
-	const int64_t c = 64 + 64 * (d->c % 3), n = 64 + 64 * (d->n % 2);
+	const int64_t c = 64 + 64 * (d->c % 4), n = 64LL << d->n % 3;
 	const int64_t in[] = {d->b, c, 3 + d->s % 7, 5 + d->s % 9},
 		      dim[] = {in[0], n, in[2], in[3]};
 	struct jm_tensor *x = kit_whole(k, t->c, -1, 2, 4, in);

@@ -3,8 +3,8 @@
  * Convolutions of single pixels together with the batch norm that reads their result: the
  * statistics of the result, or the gradient of the norm whose result's gradient it is. One way is
  * the convolution alone, then the kernels of the norm; the others are kernels of conv_norm.cu that
- * also compute the norm's sums, with tiles of 64 or 128 columns. The fastest is found by timing,
- * once for each shape.
+ * also compute the norm's sums, with tiles of 64 or 128 columns, and those of wide_pixels.cu, with
+ * 256. The fastest is found by timing, once for each shape.
  */
 #include <math.h>
 #include <stdio.h>
@@ -13,14 +13,16 @@
 #include "ops_conv_product.h"
 #include "backends/cuda/ops/ops_image.h"
 #include "backends/cuda/choose/plan_cache.h"
+#include "backends/cuda/kernels/wide_pixels.h"
 #include "backends/cuda/choose/timed_choice.h"
+#include "backends/cuda/device/gpu.h"
 #include "backends/cuda/ops/op_rows.h"
 
 struct conv_norm {
 	struct cuda_exec conv;	 /* the convolution alone */
 	struct jm_tensor result; /* of that convolution, with memory where the group's has none */
 	struct cuda_pixels pixels;
-	bool fused;
+	enum { APART, FUSED, WIDE } way;
 };
 
 /* ---- operands -------------------------------------------------------------------------------- */
@@ -50,6 +52,13 @@ static bool knows(const struct cuda_dev *dev, const struct jm_node *n, int colum
 	struct cuda_pixels p = pixels_node(dev, n, columns);
 
 	return cuda_pixels_knows(&p);
+}
+
+static bool knows_wide(const struct cuda_dev *dev, const struct jm_node *n)
+{
+	struct cuda_pixels p = pixels_node(dev, n, 256);
+
+	return cuda_is_hopper(dev) && cuda_wide_pixels_know(&p);
 }
 
 /* True if there is a kernel for the convolution; others are left to other rows. */
@@ -135,6 +144,12 @@ static size_t common_scratch(const struct cuda_dev *dev, const struct jm_node *n
 
 		most = bytes > most ? bytes : most;
 	}
+	if (knows_wide(dev, n)) {
+		struct cuda_pixels p = pixels_node(dev, n, 256);
+		size_t bytes = cuda_wide_pixels_scratch(&p);
+
+		most = bytes > most ? bytes : most;
+	}
 	return (most + 255) / 256 * 256;
 }
 
@@ -203,6 +218,14 @@ static int build_apart(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_e
 	return c->conv.op->build(dev, &c->conv, err);
 }
 
+/* True if the ReLU's mask is bits, and a gradient is added. */
+static bool has_bits_and_sum(const struct cuda_exec *exec)
+{
+	struct cuda_bn_grad p = cuda_bn_grad_of(&exec->node[1], exec);
+
+	return p.mask && !p.beta && jm_node_adds(&exec->node[0], 0);
+}
+
 static int build_fused(
 	struct cuda_dev *dev, struct cuda_exec *exec, int columns, struct jm_err *err)
 {
@@ -212,9 +235,9 @@ static int build_fused(
 
 	if (!c)
 		return err->code;
-	c->fused = true;
+	c->way = columns == 256 ? WIDE : FUSED;
 	c->pixels = pixels_node(dev, n, columns);
-	if (!cuda_pixels_knows(&c->pixels))
+	if (c->way == WIDE ? !knows_wide(dev, n) : !cuda_pixels_knows(&c->pixels))
 		return refuse(err);
 	if (n->op == JM_OP_CONV)
 		return 0;
@@ -223,7 +246,7 @@ static int build_fused(
 	c->pixels.y.data = (norm->out[3] ? norm->out[3] : norm->out[0])->data;
 	if (jm_node_adds(n, 0))
 		c->pixels.add = cuda_vec(n->out[0]);
-	return 0;
+	return c->way == WIDE && !has_bits_and_sum(exec) ? refuse(err) : 0;
 }
 
 static int build_64(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
@@ -234,6 +257,11 @@ static int build_64(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err 
 static int build_128(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {
 	return build_fused(dev, exec, 128, err);
+}
+
+static int build_256(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	return build_fused(dev, exec, 256, err);
 }
 
 /* The key in the plan cache: which operands there are, and which plans cuDNN may use, decide about
@@ -254,11 +282,11 @@ static void key_text(
 static int build(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {
 	static const struct cuda_way ways[] = {
-		{"apart", build_apart}, {"64", build_64}, {"128", build_128}};
+		{"apart", build_apart}, {"64", build_64}, {"128", build_128}, {"256", build_256}};
 	char key[CUDA_PLAN_KEY];
 
 	key_text(dev, exec, key);
-	return ways[cuda_way_choose(dev, exec, key, ways, 3)].build(dev, exec, err);
+	return ways[cuda_way_choose(dev, exec, key, ways, 4)].build(dev, exec, err);
 }
 
 static int run_stats(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
@@ -269,7 +297,10 @@ static int run_stats(struct cuda_dev *dev, const struct cuda_exec *exec, struct 
 	struct cuda_bn p = cuda_bn_stats_of(&exec->node[1], &exec->node[2], own, exec->scratch);
 	int code;
 
-	if (c->fused) {
+	if (c->way == WIDE)
+		return cuda_check(dev, cuda_wide_pixels_stats(&c->pixels, &p, dev->stream),
+			"Starting a kernel", err);
+	if (c->way == FUSED) {
 		cuda_pixels_stats(&c->pixels, &p, dev->stream);
 		return 0;
 	}
@@ -286,7 +317,10 @@ static int run_grad(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 	int code;
 
 	p.dy.data = c->result.data;
-	if (c->fused) {
+	if (c->way == WIDE)
+		return cuda_check(dev, cuda_wide_pixels_grad(&c->pixels, &p, dev->stream),
+			"Starting a kernel", err);
+	if (c->way == FUSED) {
 		cuda_pixels_grad(&c->pixels, &p, dev->stream);
 		return 0;
 	}

@@ -8,25 +8,30 @@
 #include "backends/cuda/ops/ops_image.h"
 #include "backends/cuda/choose/plan_cache.h"
 #include "backends/cuda/choose/timed_choice.h"
+#include "backends/cuda/device/gpu.h"
+#include "backends/cuda/kernels/wide_pixels.h"
 #include "kit/test.h"
 #include "backends/cuda/device/layouts.h"
 #include "backends/cuda/ops/op_rows.h"
 
 #define CONV_SCRATCH  1000
 #define PIXEL_SCRATCH 4096
+#define WIDE_SCRATCH  8192
 
 /* ---- fakes ----------------------------------------------------------------------------------- */
 
 static struct fake {
 	bool strided, unknown; /* what the convolution is not, and the kernel does not know */
 	bool no_plan;	       /* for the convolution alone */
+	bool wide;	       /* the kernel for 256 columns knows the convolution */
+	cudaError_t rc;	       /* of that kernel */
 	int way;	       /* that is chosen */
 	char key[CUDA_PLAN_KEY];
 	const void *conv_wrote;
 	struct cuda_pixels pixels;
 	struct cuda_bn stats;
 	struct cuda_bn_grad grad;
-	int fused, apart;
+	int fused, apart, wider;
 } fake;
 
 const struct jm_layout cuda_layout_last = {.rank = 4, .order = {0, 2, 3, 1}};
@@ -64,6 +69,44 @@ void cuda_pixels_grad(
 	fake.fused++;
 }
 
+bool cuda_wide_pixels_know(const struct cuda_pixels *p)
+{
+	assert_int_equal(p->columns, 256);
+	return fake.wide;
+}
+
+size_t cuda_wide_pixels_scratch(const struct cuda_pixels *p)
+{
+	assert_true(cuda_wide_pixels_know(p));
+	return WIDE_SCRATCH;
+}
+
+cudaError_t cuda_wide_pixels_stats(
+	const struct cuda_pixels *p, const struct cuda_bn *bn, cudaStream_t stream)
+{
+	(void)stream;
+	fake.pixels = *p;
+	fake.stats = *bn;
+	fake.wider++;
+	return fake.rc;
+}
+
+cudaError_t cuda_wide_pixels_grad(
+	const struct cuda_pixels *p, const struct cuda_bn_grad *g, cudaStream_t stream)
+{
+	(void)stream;
+	fake.pixels = *p;
+	fake.grad = *g;
+	fake.wider++;
+	return fake.rc;
+}
+
+int cuda_check(const struct cuda_dev *device, cudaError_t rc, const char *what, struct jm_err *err)
+{
+	(void)device;
+	return rc ? jm_err_set(err, JM_EIO, "%s failed.", what) : 0;
+}
+
 void cuda_bn_stats(const struct cuda_bn *p, cudaStream_t stream)
 {
 	(void)stream;
@@ -93,8 +136,11 @@ struct cuda_bn cuda_bn_stats_of(
 
 struct cuda_bn_grad cuda_bn_grad_of(const struct jm_node *n, const struct cuda_exec *exec)
 {
-	return (struct cuda_bn_grad){
-		.dy = cuda_vec(n->in[0]), .dx = cuda_vec(n->out[0]), .scratch = exec->scratch};
+	return (struct cuda_bn_grad){.dy = cuda_vec(n->in[0]),
+		.beta = cuda_data(n->in[6]),
+		.mask = n->in[2] ? exec->fwd_saved : NULL,
+		.dx = cuda_vec(n->out[0]),
+		.scratch = exec->scratch};
 }
 
 int cuda_takes_bn_again(const struct jm_node *grad, const struct jm_node *again, struct jm_err *err)
@@ -362,6 +408,52 @@ static void wider_tiles_than_channels_are_no_way(void **unused)
 	assert_false(runs());
 }
 
+#define WIDE 3 /* the way */
+
+static void statistics_of_256_columns_have_memory_for_all_parts(void **unused)
+{
+	set_stats(unused);
+	fake.way = WIDE;
+	assert_false(runs());
+	fake.wide = true;
+	assert_true(runs());
+	assert_int_equal(fake.wider, 1);
+	assert_int_equal(fake.fused + fake.apart, 0);
+	assert_int_equal(fake.pixels.columns, 256);
+	assert_true((char *)fake.stats.mean >= scratch + WIDE_SCRATCH);
+	dev.prop.major = 8; /* instructions of 9.0 */
+	assert_false(runs());
+}
+
+static void a_kernel_that_does_not_start_is_an_error(void **unused)
+{
+	struct jm_err err = JM_ERR_INIT;
+
+	set_residual(unused);
+	fake.way = WIDE, fake.wide = true;
+	for (int i = 0; i < group.n_nodes; i++)
+		exec.node[i] = node[i];
+	assert_int_equal(row()->build(&dev, &exec, &err), 0);
+	fake.rc = cudaErrorInvalidValue;
+	assert_true(row()->run(&dev, &exec, &err) < 0);
+	row()->drop(&dev, &exec);
+}
+
+static void gradients_of_256_columns_need_bits_and_a_branch(void **unused)
+{
+	set_grad(unused);
+	fake.way = WIDE, fake.wide = true;
+	assert_false(runs());
+	set_residual(unused);
+	fake.way = WIDE, fake.wide = true;
+	assert_true(runs());
+	assert_int_equal(fake.wider, 1);
+	assert_ptr_equal(fake.pixels.y.data, dadd.data);
+	assert_ptr_equal(fake.pixels.add.data, y.data);
+	node[0].accumulate = 0;
+	assert_false(runs());
+}
+
 static void a_gradient_without_memory_lies_in_the_result(void **unused)
 {
 	set_grad(unused);
@@ -401,6 +493,9 @@ int main(void)
 		cmocka_unit_test(statistics_follow_in_each_way),
 		cmocka_unit_test(the_kernel_gets_pixels_as_rows),
 		cmocka_unit_test(wider_tiles_than_channels_are_no_way),
+		cmocka_unit_test(statistics_of_256_columns_have_memory_for_all_parts),
+		cmocka_unit_test(a_kernel_that_does_not_start_is_an_error),
+		cmocka_unit_test(gradients_of_256_columns_need_bits_and_a_branch),
 		cmocka_unit_test(a_gradient_without_memory_lies_in_the_result),
 		cmocka_unit_test(the_branch_gets_the_masked_gradient),
 	};
