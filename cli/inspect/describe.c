@@ -92,15 +92,15 @@ static const struct jm_option options[] = {
 			"recomputing them"},
 	{.name = "keep-most",
 		JM_BIND(JM_FLAG, struct describe_plan, keep_most),
-		.help = "what 'joulemark run' keeps on a GPU if the plan fits into its memory: the "
-			"same as --remake 0.0625 for transformers, --remake 1 for other models"},
+		.help = "what 'joulemark run' keeps on a GPU if the plan fits into its memory: as "
+			"--remake 0.0625 for transformers, 1.6 for ResNets and U-Nets, else 1"},
 	{.name = "remake",
 		JM_BIND(JM_REAL, struct describe_plan, remake),
 		.argument = "PERCENT",
 		.min = 0,
 		.max = 100,
 		.help = "limit recomputation to this share of a step's time, estimated from the "
-			"device's peaks"},
+			"device's peaks; above that of --keep-most of attention and products, too"},
 	{.name = "recompute",
 		JM_BIND(JM_FLAG, struct describe_plan, training.recompute),
 		.help = "recompute the activations of each block for its gradients"},

@@ -2,6 +2,7 @@
 /* Groups: finds neighbouring nodes that are offered to the backend together. */
 #include "group.h"
 #include "op.h"
+#include "tensor.h"
 
 #include <stddef.h>
 
@@ -343,4 +344,32 @@ enum jm_op jm_group_gradient(enum jm_op activation)
 		if (covers[k].flags & SHARED && covers[k].op[1] == activation)
 			return covers[k].op[0];
 	return JM_OP_COUNT;
+}
+
+/* The gradient of the pooling names y, but reads the positions of the maxima. */
+static bool is_only_pooled(const struct jm_graph *g, const struct jm_tensor *y)
+{
+	int readers = 0;
+
+	for (int k = 0; k < g->n_nodes; k++) {
+		const struct jm_node *n = g->node[k];
+
+		for (int i = 0; i < n->n_in; i++)
+			readers += n->in[i] == y && (n->op != JM_OP_MAXPOOL_GRAD || !i);
+	}
+	return readers == 1;
+}
+
+void jm_group_join_pooled(struct jm_graph *g)
+{
+	for (int f = 0; f + 1 < g->n_forward; f++) {
+		struct jm_node *n = g->node[f];
+		const struct jm_node *pool = g->node[f + 1];
+
+		if (n->op == JM_OP_BN_APPLY && !n->in[5] && jm_dtype_bytes(n->out[0]->type) == 2 &&
+			pool->op == JM_OP_MAXPOOL && pool->in[0] == n->out[0] &&
+			pool->attr.pool.kernel[0] == 3 && pool->attr.pool.stride[0] == 2 &&
+			is_only_pooled(g, n->out[0]))
+			n->beside = true;
+	}
 }

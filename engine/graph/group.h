@@ -34,5 +34,9 @@ const struct jm_node *jm_group_wgrad(const struct jm_graph *g, int i);
 /* The op of the gradient of an activation, for activations that a backend may recompute in
  * the kernel of their gradient; JM_OP_COUNT = not one of them */
 enum jm_op jm_group_gradient(enum jm_op activation);
+/* Marks norms in 16 bits that a max pooling of 3 x 3 with stride 2 alone reads, which may norm the
+ * maxima: for devices that save the positions of maxima (jm_remake). To be called after
+ * jm_graph_gradients. */
+void jm_group_join_pooled(struct jm_graph *g);
 
 #endif

@@ -4,6 +4,7 @@
 #include "fp8.h"
 #include "freeze.h"
 #include "gradient.h"
+#include "group.h"
 #include "init_rule.h"
 #include "pipeline_parallel.h"
 #include "recompute.h"
@@ -367,7 +368,7 @@ static int fill_in(struct jm_training *t, struct jm_graph *g, struct jm_err *err
 		code = jm_graph_gradients(g, loss, err);
 	jm_graph_add_biases_once(g);
 	if (!code && t->own_memory)
-		jm_graph_join_pooled(g);
+		jm_group_join_pooled(g);
 	if (!code && t->fp8)
 		code = jm_graph_fp8(g, err);
 	if (!code && t->recompute)

@@ -9,7 +9,9 @@
  * the kernel of their gradient can recompute, which reads their operand anyway; images that grow,
  * where only gradients of filters read them (group.c), whose operands are kept instead; norms that
  * a convolution with a filter for each channel and its gradient apply; and what is between two
- * layers of few channels, which one kernel each way computes.
+ * layers of few channels, which one kernel each way computes. Where more time is given than usual,
+ * results of attention and products may be chosen, too; what they read is recomputed before them if
+ * it is not kept.
  */
 #include "rematerialize.h"
 #include "duplicate_node.h"
@@ -20,7 +22,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define NEAR 4 /* nodes; results that are read again within this distance are kept */
+#define NEAR  4	    /* nodes; results that are read again within this distance are kept */
+#define CHAIN 2	    /* at most so many nodes in a row are recomputed before a costly one */
+#define ABOVE 1.001 /* the usual share: from here on costly nodes may be recomputed */
 
 /* Of two layers with an activation between, in f32: wider ones cost more time than the traffic. */
 #define HIDDEN_FROM  32 /* channels of the first layer's input, at most */
@@ -34,7 +38,10 @@ struct remake {
 	int *first, *last;    /* [cell]: nodes of gradients that read it; -1 = none */
 	bool positions, copies, beside; /* of struct jm_remake */
 	bool limited;			/* time is */
-	bool *again, *needed; /* [cell]: it is recomputed; something that is recomputed reads it */
+	bool costly;			/* attention and products may be recomputed */
+	double flop_bytes;		/* that are moved in the time of one */
+	struct jm_tensor **twin;	/* [cell]: its values, recomputed; NULL = they are kept */
+	bool *needed;			/* [cell]: something that is recomputed reads it */
 };
 
 /* What can be recomputed cheaply, and whose results do not enter running sums. */
@@ -63,6 +70,23 @@ static bool is_cheap(const struct remake *l, const struct jm_node *n)
 	}
 }
 
+/*
+ * Attention; and products that attention, perhaps after rotary positions, or a gated unit reads: no
+ * backend joins both in one kernel, so that the product alone has the same bits.
+ */
+static bool is_costly(const struct remake *l, const struct jm_node *n)
+{
+	int f = n->out[0] ? l->forward[n->out[0]->id] : -1;
+	enum jm_op reader = f > n->id ? l->g->node[f]->op : JM_OP_COUNT;
+
+	if (!l->costly || n->accumulate)
+		return false;
+	return n->op == JM_OP_ATTENTION || n->op == JM_OP_ROPE ||
+	       (n->op == JM_OP_LINEAR && jm_dtype_bytes(n->in[0]->type) > 1 &&
+		       (reader == JM_OP_ATTENTION || reader == JM_OP_ROPE ||
+			       reader == JM_OP_SWIGLU || reader == JM_OP_GEGLU));
+}
+
 static void find_readers(struct remake *l)
 {
 	for (int i = 0; i < l->n_cells; i++)
@@ -83,13 +107,47 @@ static void find_readers(struct remake *l)
 		}
 }
 
-/* True if every operand is available at node k of the gradients: it persists, or gradients read it
- * at k or later. */
+/* Operand i of n if it is gone at node k of the gradients, because it does not persist and none
+ * reads it at k or later; NULL = it is there, or is the operand before. */
+static const struct jm_tensor *gone(const struct remake *l, const struct jm_node *n, int i, int k)
+{
+	const struct jm_tensor *t = n->in[i];
+
+	return t && t->class == JM_CLASS_ACT && l->last[t->id] < k && !(i && t == n->in[i - 1])
+		       ? t
+		       : NULL;
+}
+
 static bool operands_there(const struct remake *l, const struct jm_node *n, int k)
 {
 	for (int i = 0; i < n->n_in; i++)
-		if (n->in[i] && n->in[i]->class == JM_CLASS_ACT && l->last[n->in[i]->id] < k)
+		if (gone(l, n, i, k))
 			return false;
+	return true;
+}
+
+/* The node that has to be recomputed before n, because it makes operand i, which is gone; NULL =
+ * there is none. */
+static const struct jm_node *maker_of(const struct remake *l, const struct jm_node *n, int i, int k)
+{
+	const struct jm_tensor *t = gone(l, n, i, k);
+
+	return t && !l->twin[t->id] ? jm_graph_cell(l->g, t)->producer : NULL;
+}
+
+/* True if n can be recomputed for node k of the gradients after at most `most` nodes in a row,
+ * which make what is gone. */
+static bool can_follow(const struct remake *l, const struct jm_node *n, int k, int most)
+{
+	for (int i = 0; i < n->n_in; i++) {
+		const struct jm_tensor *t = gone(l, n, i, k);
+		const struct jm_node *maker = t ? jm_graph_cell(l->g, t)->producer : NULL;
+
+		if (t && (!maker || !most || maker->id >= l->g->n_forward || maker->out[0] != t ||
+				 !(is_cheap(l, maker) || is_costly(l, maker)) ||
+				 !can_follow(l, maker, k, most - 1)))
+			return false;
+	}
 	return true;
 }
 
@@ -107,9 +165,11 @@ static bool operands_kept(const struct remake *l, const struct jm_node *n)
 	return true;
 }
 
-static void rename_reads(const struct remake *l, const struct jm_tensor *from, struct jm_tensor *to)
+/* Gradients and what is recomputed read `to` in place of `from`. */
+static void rename_reads(struct remake *l, const struct jm_tensor *from, struct jm_tensor *to)
 {
-	for (int k = l->first[from->id]; k <= l->last[from->id]; k++)
+	l->twin[from->id] = to;
+	for (int k = l->g->n_forward; k < l->g->n_nodes; k++)
 		for (int i = 0; i < l->g->node[k]->n_in; i++)
 			if (l->g->node[k]->in[i] == from)
 				l->g->node[k]->in[i] = to;
@@ -264,7 +324,7 @@ static bool is_sum(const struct remake *l, const struct jm_node *n)
 static bool is_left(const struct remake *l, const struct jm_node *n)
 {
 	for (int i = 0; i < n->n_in; i++)
-		if (n->in[i] && l->again[n->in[i]->id])
+		if (n->in[i] && l->twin[n->in[i]->id])
 			return false;
 	return !l->needed[n->out[0]->id];
 }
@@ -273,11 +333,38 @@ static bool is_left(const struct remake *l, const struct jm_node *n)
 static struct jm_node *duplicate(struct remake *l, const struct jm_node *n)
 {
 	struct jm_tensor *out[JM_NODE_OUT] = {0};
+	struct jm_node *again;
 
 	for (int i = 0; i < n->n_out; i++)
 		if (n->out[i] && n->out[i]->class != JM_CLASS_STATE)
 			out[i] = jm_duplicate_tensor(l->g, n->out[i]);
-	return jm_duplicate_node(l->g, n, out);
+	again = jm_duplicate_node(l->g, n, out);
+	for (int i = 0; again && i < n->n_in; i++) {
+		if (!n->in[i])
+			continue;
+		l->needed[n->in[i]->id] = true;
+		if (l->twin[n->in[i]->id])
+			again->in[i] = l->twin[n->in[i]->id];
+	}
+	return again;
+}
+
+/* Duplicates a costly node for node k of the gradients, and before it those whose results it reads
+ * and that are gone by then. */
+static void duplicate_chain(struct remake *l, const struct jm_node *n, int k)
+{
+	struct jm_node *again;
+
+	for (int i = 0; i < n->n_in; i++) {
+		const struct jm_node *maker = maker_of(l, n, i, k);
+
+		if (maker)
+			duplicate_chain(l, maker, k);
+	}
+	again = duplicate(l, n);
+	for (int i = 0; again && i < n->n_out; i++)
+		if (again->out[i])
+			rename_reads(l, n->out[i], again->out[i]);
 }
 
 /* The cheap node whose result n quantizes, if no gradient reads that result: both are computed
@@ -293,14 +380,20 @@ static const struct jm_node *first_of_two(const struct remake *l, const struct j
 	return maker;
 }
 
-/* Duplicates the node; only its first result is read. */
+/* Duplicates the node; only its first result is read, unless the node is costly. */
 static void make_duplicate(struct remake *l, const struct jm_node *n)
 {
 	const struct jm_node *hidden = hidden_first(l, n),
 			     *first = hidden ? hidden : first_of_two(l, n);
-	struct jm_node *before = first ? duplicate(l, first) : NULL, *again = duplicate(l, n);
+	struct jm_node *before, *again;
 	bool normed;
 
+	if (is_costly(l, n)) {
+		duplicate_chain(l, n, l->first[n->out[0]->id]);
+		return;
+	}
+	before = first ? duplicate(l, first) : NULL;
+	again = duplicate(l, n);
 	if (!again || (first && !before))
 		return;
 	normed = is_normed_again(l, n);
@@ -336,17 +429,36 @@ static bool pays(const struct remake *l, const struct jm_node *n)
 		return operands_there(l, first, k) && operands_kept(l, first);
 	if (grows_again(l, n) || (n->op == JM_OP_RELU && is_normed_again(l, n)))
 		return operands_kept(l, n);
+	if (is_costly(l, n))
+		return can_follow(l, n, k, CHAIN);
 	return (kept || is_cheap(l, n) || is_sum(l, n)) && operands_there(l, n, k) &&
 	       operands_kept(l, n);
 }
 
 /* ---- selection ------------------------------------------------------------------------------- */
 
+/* The bytes that could be moved in the time of the node and of those before it that are recomputed
+ * with it for node k of the gradients. */
+static double bytes_of_chain(const struct remake *l, const struct jm_node *n, int k)
+{
+	double bytes = fmax(n->bytes, n->flops_executed * l->flop_bytes);
+
+	for (int i = 0; i < n->n_in; i++) {
+		const struct jm_node *maker = maker_of(l, n, i, k);
+
+		if (maker)
+			bytes += bytes_of_chain(l, maker, k);
+	}
+	return bytes;
+}
+
 /* The bytes moved to recompute the node. */
 static double bytes_of(const struct remake *l, const struct jm_node *n)
 {
 	const struct jm_node *first = first_of_two(l, n);
 
+	if (is_costly(l, n))
+		return bytes_of_chain(l, n, l->first[n->out[0]->id]);
 	if (runs_beside(l, n))
 		return (double)n->out[0]->bytes;
 	return n->bytes + (first ? first->bytes : 0);
@@ -429,14 +541,6 @@ static double left_for_others(
 	return how->share > 0 ? budget - fmin(beside, budget / 2) : budget;
 }
 
-static void note(struct remake *l, const struct jm_node *n)
-{
-	l->again[n->out[0]->id] = true;
-	for (int i = 0; i < n->n_in; i++)
-		if (n->in[i])
-			l->needed[n->in[i]->id] = true;
-}
-
 static void make_duplicates(struct remake *l, struct found *found, const struct jm_remake *how)
 {
 	int n = find_all(l, found);
@@ -451,7 +555,6 @@ static void make_duplicates(struct remake *l, struct found *found, const struct 
 		if (seconds > left || (is_sum(l, found[i].node) && !is_left(l, found[i].node)))
 			continue;
 		left -= seconds;
-		note(l, found[i].node);
 		make_duplicate(l, found[i].node);
 	}
 }
@@ -468,7 +571,8 @@ int jm_graph_rematerialize(struct jm_graph *g, const struct jm_remake *how, stru
 		.positions = how->positions,
 		.copies = how->copies,
 		.beside = how->beside,
-		.again = calloc(cells, sizeof(bool)),
+		.flop_bytes = how->flops > 0 ? how->bytes / how->flops : 0,
+		.twin = calloc(cells, sizeof(struct jm_tensor *)),
 		.needed = calloc(cells, sizeof(bool)),
 		.forward = calloc(cells, sizeof(int)),
 		.first = calloc(cells, sizeof(int)),
@@ -477,45 +581,18 @@ int jm_graph_rematerialize(struct jm_graph *g, const struct jm_remake *how, stru
 	if (isnan(usual.share))
 		usual.share = jm_remake_usual(g);
 	l.limited = usual.share > 0;
-	if (found && l.forward && l.first && l.last && l.again && l.needed) {
+	l.costly = usual.share > ABOVE * jm_remake_usual(g);
+	if (found && l.forward && l.first && l.last && l.twin && l.needed) {
 		find_readers(&l);
 		make_duplicates(&l, found, &usual);
 	} else {
 		jm_err_set(&g->err, JM_ENOMEM, "Out of memory for a graph that recomputes values.");
 	}
 	free(found);
-	free(l.again);
+	free(l.twin);
 	free(l.needed);
 	free(l.forward);
 	free(l.first);
 	free(l.last);
 	return g->err.code ? jm_err_set(err, g->err.code, "%s", g->err.text) : 0;
-}
-
-/* The gradient of the pooling names y, but reads the positions of the maxima. */
-static bool is_only_pooled(const struct jm_graph *g, const struct jm_tensor *y)
-{
-	int readers = 0;
-
-	for (int k = 0; k < g->n_nodes; k++) {
-		const struct jm_node *n = g->node[k];
-
-		for (int i = 0; i < n->n_in; i++)
-			readers += n->in[i] == y && (n->op != JM_OP_MAXPOOL_GRAD || !i);
-	}
-	return readers == 1;
-}
-
-void jm_graph_join_pooled(struct jm_graph *g)
-{
-	for (int f = 0; f + 1 < g->n_forward; f++) {
-		struct jm_node *n = g->node[f];
-		const struct jm_node *pool = g->node[f + 1];
-
-		if (n->op == JM_OP_BN_APPLY && !n->in[5] && jm_dtype_bytes(n->out[0]->type) == 2 &&
-			pool->op == JM_OP_MAXPOOL && pool->in[0] == n->out[0] &&
-			pool->attr.pool.kernel[0] == 3 && pool->attr.pool.stride[0] == 2 &&
-			is_only_pooled(g, n->out[0]))
-			n->beside = true;
-	}
 }

@@ -23,14 +23,11 @@ struct jm_remake {
 double jm_remake_usual(const struct jm_graph *g);
 /*
  * Recomputes norms, activations and compute copies for gradients instead of
- * keeping them, beginning with those that free most memory for their time. To be called after
+ * keeping them, where how->share is above the usual one also attention and products, beginning with
+ * those that free most memory for their time. To be called after
  * jm_graph_gradients and before the update. The nodes are appended; jm_graph_schedule moves them to
  * their place.
  */
 int jm_graph_rematerialize(struct jm_graph *g, const struct jm_remake *how, struct jm_err *err);
-/* Marks norms in 16 bits that a max pooling of 3 x 3 with stride 2 alone reads, which may norm the
- * maxima: for devices that save the positions of maxima (jm_remake). To be called after
- * jm_graph_gradients. */
-void jm_graph_join_pooled(struct jm_graph *g);
 
 #endif

@@ -135,15 +135,16 @@ def test_memory_that_nobody_holds_is_a_result(env, tmp_path):
 
 
 def test_no_more_is_recomputed_than_memory_demands(env, tmp_path):
-    """Between the plan that recomputes 1/16 % of a step and the one that recomputes all it can."""
+    """Between the plan that recomputes 1/16 % of a step and the one that recomputes all norms and activations, and below."""
     one, share, all_of_it = (on_all_ops(env, tmp_path, "held=600", *GPT, "--batch", 32, *words)[1][0]["plan"]["peak_bytes"]
                              for words in ([], ["--remake", 2], ["--keep-less"]))
     assert all_of_it < share < one
     for limit in (1.002 * share, 0.998 * one):
         _, (r,) = on_all_ops(env, tmp_path, "held=600", *GPT, "--batch", 32, "--memory", f"{limit / 1e9:.4f}")
         assert 0.98 * share < r["plan"]["peak_bytes"] <= limit
-    _, (r,) = on_all_ops(env, tmp_path, "held=600", *GPT, "--batch", 32, "--memory", f"{1.002 * all_of_it / 1e9:.4f}")
-    assert r["plan"]["peak_bytes"] == all_of_it
+    for limit in (1.002 * all_of_it, 0.85 * all_of_it):  # attention and products, too
+        _, (r,) = on_all_ops(env, tmp_path, "held=600", *GPT, "--batch", 32, "--memory", f"{limit / 1e9:.4f}")
+        assert 0.9 * limit < r["plan"]["peak_bytes"] <= limit
 
 
 def test_the_largest_batch_uses_the_memory_that_is_left(env, tmp_path):

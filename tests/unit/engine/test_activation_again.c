@@ -2,12 +2,14 @@
 /*
  * A backend, made from ref, that recomputes an activation together with its gradient: losses are
  * those of ref with all results kept, the plan needs less memory, and dropout between both changes
- * nothing.
+ * nothing. Attention and products that are recomputed: gradients and parameters have the same bits,
+ * too.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "kit/engine_kit.h"
+#include "engine/device/backend_find.h"
 #include "engine/run/program.h"
 #include "kit/test.h"
 #include "engine/graph/optimizer.h"
@@ -21,6 +23,11 @@ static const char *const vit[] = {"vit", "layers=3", "hidden=32", "heads=2", "ff
 	"patch=8", "classes=10", NULL};
 static const char *const llama[] = {"llama", "layers=3", "hidden=32", "heads=4", "kv-heads=2",
 	"ffn=96", "vocab=64", "context=8", "theta=10000", NULL};
+
+static const char *const gpt[] = {"gpt", "layers=3", "hidden=32", "heads=2", "ffn=64", "vocab=64",
+	"context=8", "positions=learned", NULL};
+static const char *const rotary[] = {"gpt", "layers=3", "hidden=32", "heads=2", "ffn=64",
+	"vocab=64", "context=8", "positions=rotary", NULL};
 
 static const char *const xception[] = {"xception", "hidden=4", "image=32", "classes=10", NULL};
 
@@ -134,48 +141,53 @@ static void pair_drop(void *dev, void *exec)
 	free(pair);
 }
 
-static void fill(struct jm_program *p, const char *name)
+static void fill(struct jm_program *p, struct jm_tensor *t)
 {
-	struct jm_tensor *t = jm_graph_find(p->graph, name);
 	struct jm_err err = JM_ERR_INIT;
-	void *data = t ? malloc(t->bytes) : NULL;
+	void *data = malloc(t->bytes);
 
-	for (int64_t i = 0; t && i < jm_tensor_count(t); i++)
+	for (int64_t i = 0; i < jm_tensor_count(t); i++)
 		jm_element_set(t->type, data, i,
 			t->type == JM_I32 ? (double)(i * 7 % 10) : (double)(i * 37 % 101) / 50 - 1);
-	if (t)
-		assert_ok(jm_program_write(p, t, data, &err), err);
+	assert_ok(jm_program_write(p, t, data, &err), err);
 	free(data);
 }
 
-/* Returns the bytes planned over a step. */
-static size_t train(
+/* Returns the program after the last step. */
+static struct jm_program *trained(
 	struct jm_device *device, const char *const *net, struct jm_training t, float *ret_loss)
 {
-	static const char *const inputs[] = {
-		"image", "tokens", "sample", "target", "latent", "noise", "caption"};
 	static const float now[3] = {0.01F, 0.1F, 0.01F};
 	struct jm_program *p;
 	struct jm_err err = JM_ERR_INIT;
-	size_t bytes;
 
 	t.batch = net == unet ? 2 : 4;
-	t.seq = net == llama ? 8 : 0;
+	t.seq = net == llama || net == gpt || net == rotary ? 8 : 0;
 	t.dropout = net == vit ? 0.2 : 0;
-	t.precision = net == xception ? JM_BF16 : JM_F32;
+	t.precision = net == xception ? JM_BF16 : t.precision;
 	t.adamw = (struct jm_adamw){.beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .clip = 1};
 	p = kit_plan(net, &t, device);
-	bytes = p->arena_bytes;
 	assert_ok(jm_program_build(p, &err), err);
 	assert_ok(jm_program_init(p, 5, &err), err);
-	for (size_t i = 0; i < sizeof(inputs) / sizeof(*inputs); i++)
-		fill(p, inputs[i]);
+	for (int i = 0; i < p->graph->n_cells; i++)
+		if (p->graph->cell[i]->t.class == JM_CLASS_INPUT)
+			fill(p, &p->graph->cell[i]->t);
 	assert_ok(jm_program_write(p, jm_graph_find(p->graph, "adamw.now"), now, &err), err);
 	for (int s = 0; s < STEPS; s++) {
 		assert_ok(jm_program_run(p, &err), err);
 		assert_ok(jm_program_read(p, jm_graph_find(p->graph, "loss"), &ret_loss[s], &err),
 			err);
 	}
+	return p;
+}
+
+/* Returns the bytes planned over a step. */
+static size_t train(
+	struct jm_device *device, const char *const *net, struct jm_training t, float *ret_loss)
+{
+	struct jm_program *p = trained(device, net, t, ret_loss);
+	size_t bytes = p->arena_bytes;
+
 	kit_plan_free(p);
 	return bytes;
 }
@@ -321,6 +333,113 @@ static void residual_sums_are_recomputed(void **unused)
 	jm_device_close(&ref);
 }
 
+/* ---- attention and products, where more time is given than usual ----------------------------- */
+
+struct net {
+	const char *const *words;
+	const char *freeze;
+	int attentions, products; /* that are recomputed; -1 = some */
+};
+
+static const struct net nets[] = {
+	{gpt, NULL, 3, 3},    /* queries, keys and values */
+	{rotary, NULL, 3, 3}, /* before positions */
+	{llama, NULL, 3, 6},  /* and gates */
+	{llama, "h*", 3, 6},  /* whose norms no gradient reads */
+	{llama, "h1*", 3, 6}, {vit, NULL, 3, 3},
+	{unet, NULL, 32, -1}, /* half of them of captions */
+};
+
+static int count_again(const struct jm_program *p, enum jm_op op)
+{
+	int count = 0;
+
+	for (int k = 0; k < p->graph->n_nodes; k++)
+		count += p->graph->node[k]->again && p->graph->node[k]->op == op;
+	return count;
+}
+
+/* The parameters after the last step, and its gradients. */
+static void same_bits(struct jm_program *a, struct jm_program *b)
+{
+	struct jm_err err = JM_ERR_INIT;
+	int compared = 0;
+
+	for (int i = 0; i < a->graph->n_cells; i++) {
+		const struct jm_tensor *t = &a->graph->cell[i]->t, *same;
+		void *x, *y;
+
+		if (t->class != JM_CLASS_PARAM && t->class != JM_CLASS_GRAD)
+			continue;
+		same = jm_graph_find(b->graph, t->name);
+		assert_non_null(same);
+		x = malloc(t->bytes);
+		y = malloc(t->bytes);
+		assert_ok(jm_program_read(a, t, x, &err), err);
+		assert_ok(jm_program_read(b, same, y, &err), err);
+		assert_memory_equal(x, y, t->bytes);
+		compared += t->class == JM_CLASS_GRAD;
+		free(x);
+		free(y);
+	}
+	assert_true(compared > 0);
+}
+
+static void compare_costly(
+	struct jm_device *device, const struct net *net, enum jm_dtype precision, int micro_steps)
+{
+	struct jm_training how = {.micro_steps = micro_steps,
+		.precision = precision,
+		.freeze = net->freeze,
+		.keep_all = true};
+	float expected[STEPS], loss[STEPS];
+	struct jm_program *every = trained(device, net->words, how, expected), *again, *usual;
+
+	how.keep_all = false;
+	how.remake = (struct jm_remake){.flops = 1e9, .bytes = 1e9, .share = NAN};
+	usual = trained(device, net->words, how, loss);
+	assert_memory_equal(loss, expected, sizeof(loss));
+	assert_int_equal(count_again(usual, JM_OP_ATTENTION) + count_again(usual, JM_OP_LINEAR), 0);
+	how.remake.share = 1;
+	again = trained(device, net->words, how, loss);
+	assert_memory_equal(loss, expected, sizeof(loss));
+	assert_true(loss[0] > 0 && loss[STEPS - 1] != loss[0]);
+	same_bits(every, again);
+	assert_int_equal(count_again(again, JM_OP_ATTENTION), net->attentions);
+	if (net->products >= 0)
+		assert_int_equal(count_again(again, JM_OP_LINEAR), net->products);
+	assert_true(count_again(again, JM_OP_LINEAR) > 0);
+	assert_true(again->arena_bytes < usual->arena_bytes);
+	assert_true(again->flops_executed > every->flops_executed);
+	assert_near(again->flops_model / every->flops_model, 1, 1e-9);
+	kit_plan_free(every);
+	kit_plan_free(usual);
+	kit_plan_free(again);
+}
+
+static void compare_all(const char *name, enum jm_dtype precision, int micro_steps)
+{
+	struct jm_device device;
+	struct jm_err err = JM_ERR_INIT;
+
+	if (jm_backend_check(name, NULL))
+		return;
+	assert_ok(jm_device_open(name, 1, &device, &err), err);
+	for (size_t i = 0; i < sizeof(nets) / sizeof(*nets); i++)
+		if (nets[i].words != unet || (precision == JM_F32 && micro_steps == 1))
+			compare_costly(&device, &nets[i], precision, micro_steps);
+	jm_device_close(&device);
+}
+
+static void attention_and_products_have_the_same_bits(void **unused)
+{
+	(void)unused;
+	compare_all("ref", JM_F32, 1);
+	compare_all("ref", JM_BF16, 2);
+	compare_all("cpu", JM_F32, 2);
+	compare_all("cpu", JM_BF16, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -331,6 +450,7 @@ int main(void)
 		cmocka_unit_test(norms_are_recomputed_for_gradients_of_filters),
 		cmocka_unit_test(norms_are_recomputed_after_their_gradients),
 		cmocka_unit_test(residual_sums_are_recomputed),
+		cmocka_unit_test(attention_and_products_have_the_same_bits),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
