@@ -217,6 +217,105 @@ static void groupnorm_slices(struct kit *k, const struct types *t, const struct 
 	groupnorm_of(k, t, &slices, groups, add);
 }
 
+/* The norm of x, and x after it where the flag says that another node reads it. */
+static void norm_of_made(struct kit *k, const struct types *t, const struct shape *d,
+	struct jm_tensor *x, int groups, bool keep)
+{
+	const int64_t *c = &x->dim[1];
+	struct jm_tensor *gamma = kit_normal(k, t->v, 1, 0.2, 1, c);
+	struct jm_tensor *beta = kit_normal(k, t->v, 0, 1, 1, c);
+	struct jm_tensor *mean = kit_out(k, t->v, 2, DIMS(x->dim[0], groups), NULL);
+	struct jm_tensor *rstd = kit_out(k, t->v, 2, DIMS(x->dim[0], groups), NULL);
+	struct jm_tensor *y = kit_out(k, t->c, 4, x->dim, NULL);
+	struct jm_node *n =
+		backend_node(k, JM_OP_GROUPNORM, OPS(x, gamma, beta), OPS(y, mean, rstd), 0);
+
+	n->attr.group.groups = groups;
+	n->attr.group.eps = 1e-5;
+	n->attr.group.silu = d->s % 2;
+	if (keep)
+		kit_read(k, x);
+}
+
+/* Of the sum of two images, the second of which is a single pixel that grows if the size is a
+ * multiple of three. */
+static void add_groupnorm(struct kit *k, const struct types *t, const struct shape *d, bool keep)
+{
+	const bool grows = d->s % 3 == 0;
+	const int groups = 1 + (int)(d->b % 3), side = d->c % 2 ? 27 : 5;
+	const int64_t dim[] = {d->b, (d->c % 3 ? 8 : 3) * groups, side, side};
+	struct jm_tensor *image = kit_normal(k, t->c, 0.5, 2, 4, dim), *other, *x;
+
+	other = kit_normal(k, t->c, 0, 1, 4, grows ? DIMS(dim[0], dim[1], 1, 1) : dim);
+	if (grows)
+		other = jm_graph_upsample(k->graph, other, side);
+	x = kit_out(k, t->c, 4, dim, NULL);
+	if (!x || !jm_graph_node(k->graph, JM_OP_ADD, OPS(image, other), &x))
+		return;
+	norm_of_made(k, t, d, x, groups, keep);
+}
+
+/* Of two to four images side by side. */
+static void concat_groupnorm(struct kit *k, const struct types *t, const struct shape *d, bool keep)
+{
+	const int groups = 1 + (int)(d->b % 3), unit = d->c % 3 ? 8 : 3, n = 2 + (int)d->s / 2 % 3;
+	struct jm_tensor *part[JM_NODE_IN] = {0}, *x;
+	int64_t dim[] = {d->b, 0, d->s % 3 ? 7 : 150, 2 + d->s % 5};
+
+	for (int i = 0; i < n; i++) {
+		dim[1] = unit * groups * (1 + i % 2);
+		part[i] = kit_normal(k, t->c, i, 1 + i, 4, dim);
+	}
+	x = jm_graph_concat(k->graph, n, part, 1);
+	if (x)
+		norm_of_made(k, t, d, x, groups, keep);
+}
+
+/* The gradient of a norm of two or three parts side by side, and its parts, one of which may be
+ * unwanted; odd sizes add it to another one. The flag: another node reads it as a whole, too. */
+static void groupnorm_split(struct kit *k, const struct types *t, const struct shape *d, bool keep)
+{
+	const int groups = 2 + (int)(d->b % 3), n = 2 + (int)(d->s / 2 % 2),
+		  unit = d->c % 3 ? 8 : 3;
+	int64_t dim[] = {1 + d->b % 2, 0, d->s % 3 ? 7 : 150, 2 + d->s % 5}, all = 0;
+	struct jm_tensor *back[JM_NODE_OUT] = {0}, *in[JM_NODE_IN] = {0}, *dx, *dgamma, *dbeta;
+	struct jm_node *grad, *split;
+
+	for (int i = 0; i < n; i++) {
+		dim[1] = unit * groups * (i + 1);
+		all += dim[1];
+		back[i] = i == 1 && d->s % 4 == 3 ? NULL : kit_out(k, t->c, 4, dim, NULL);
+	}
+	dim[1] = all;
+	for (int i = 0; i < 2; i++)
+		in[i] = kit_normal(k, t->c, i * 0.5, 1 + i, 4, dim);
+	for (int i = 2; i < 4; i++)
+		in[i] = kit_normal(k, t->v, 3 - i, 0.5, 1, &all);
+	for (int i = 4; i < 6; i++)
+		in[i] = kit_normal(k, t->v, i - 4, 0.1, 2, DIMS(dim[0], groups));
+	dx = backend_result(k, t->c, d->s % 2, 4, dim);
+	dgamma = kit_out(k, t->v, 1, &all, NULL);
+	dbeta = kit_out(k, t->v, 1, &all, NULL);
+	grad = jm_graph_node(k->graph, JM_OP_GROUPNORM_GRAD, in, OPS(dx, dgamma, dbeta));
+	split = jm_graph_node(k->graph, JM_OP_SPLIT, &dx, back);
+	if (!grad || !split)
+		return;
+	grad->attr.group.groups = groups;
+	grad->attr.group.eps = 1e-5;
+	grad->attr.group.silu = d->s / 2 % 2;
+	grad->accumulate = d->s % 2 ? JM_ADD_OUT : 0;
+	split->attr.concat.axis = 1;
+	for (int i = 0; i < n; i++) {
+		split->attr.concat.size[i] = unit * groups * (i + 1);
+		if (back[i])
+			kit_read(k, back[i]);
+	}
+	kit_read(k, dgamma);
+	kit_read(k, dbeta);
+	if (keep)
+		kit_read(k, dx);
+}
+
 /* Rows in place of others: of some sequences (those with a position below 0 keep theirs), with one
  * sequence of all but the first; the flag adds to all results. */
 static void put_rows(struct kit *k, const struct types *t, const struct shape *d, bool add)
@@ -254,6 +353,9 @@ const struct backend_case backend_parts_cases[] = {
 	{"upsample + add", upsample_add},
 	{"groupnorm", groupnorm},
 	{"groupnorm, slices", groupnorm_slices},
+	{"add + groupnorm", add_groupnorm},
+	{"concat + groupnorm", concat_groupnorm},
+	{"groupnorm-grad + split", groupnorm_split},
 	{"put-rows", put_rows},
 	{"concat", concat},
 	{"concat, branches", concat_branches},

@@ -85,8 +85,15 @@ static const struct cover {
 	{2, {JM_OP_CONV_DGRAD, JM_OP_BN_GRAD}, 0},
 	/* the gradient between them */
 	{2, {JM_OP_CONV_DGRAD, JM_OP_RELU_GRAD}, 0},
+	/* the gradient of the joined image, or it is_last */
+	{2, {JM_OP_GROUPNORM_GRAD, JM_OP_SPLIT}, 0},
 	/* the convolution's output */
 	{2, {JM_OP_CONV, JM_OP_RELU}, 0},
+	/* the larger image, which is added, and the sum or the joined image, unless another node
+	 * reads them */
+	{3, {JM_OP_UPSAMPLE, JM_OP_ADD, JM_OP_GROUPNORM}, 0},
+	{2, {JM_OP_ADD, JM_OP_GROUPNORM}, 0},
+	{2, {JM_OP_CONCAT, JM_OP_GROUPNORM}, 0},
 	/* the larger image */
 	{2, {JM_OP_UPSAMPLE, JM_OP_ADD}, 0},
 	/* the larger image, or its gradient: two directions of one convolution with a stride */

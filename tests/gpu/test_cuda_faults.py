@@ -223,7 +223,8 @@ def test_a_unet_makes_no_image_that_grows(env, tmp_path):
     _, (r,) = on_all_ops({**env, **ALGORITHMS}, tmp_path, "graphs=1", *words.split(), "--selftest", 0, "--device", "cuda:0", "--profile")
     assert r["steps"] == 2 and r["throughput"] > 0
     calls = {kind["name"]: kind["calls"] for kind in r["profile"]["kinds"]}
-    pairs = {"upsample + conv": 3, "upsample (again) + conv-wgrad": 3, "conv-dgrad + upsample-grad": 3, "upsample + add": 22,
+    pairs = {"upsample + conv": 3, "upsample (again) + conv-wgrad": 3, "conv-dgrad + upsample-grad": 3,
+             "upsample + add + groupnorm": 5, "upsample + add": 17, "add + groupnorm": 7, "concat + groupnorm": 3, "groupnorm-grad + split": 12,
              "geglu-grad + geglu (again) + linear-wgrad": 16}
     assert {name: calls.get(name) for name in pairs} == pairs and "upsample" not in calls, calls
     assert calls["conv"] + 3 == 90 and calls["cast"] < 10, calls  # narrow layers have copies with padded rows

@@ -451,6 +451,23 @@ def test_a_recomputed_geglu_joins_its_gradient_and_the_sums_of_a_bias(env):
     assert every["peak_bytes"] - less["peak_bytes"] >= 0.8 * results
 
 
+def test_group_norms_make_their_images(env):
+    """Of 22 blocks with a wave, 23 other sums and 12 images beside a skip, the images of more than 8 x 8 pixels; all that are beside
+    a skip have gradients in two parts. The gradient of the whole has its memory until the parts are written."""
+    env["JM_FAKE_DNN_WORKSPACE"] = "1048576"
+    p = plan(env, "unet-sd2", "--batch", 8, "--precision", "bf16", "--graph")
+    plans = kinds(p)
+    assert (plans["upsample + add + groupnorm"], plans["upsample + add"]) == (15, 7)
+    assert (plans["add + groupnorm"], plans["concat + groupnorm"], plans["concat"]) == (19, 9, 3)
+    assert (plans["groupnorm-grad + split"], plans["split"]) == (12, 0)
+    for group in p["graph"]:
+        if group["nodes"][-1]["op"] == "split":
+            grad, split = group["nodes"]
+            old = grad["out"][0]
+            spans = [(t["offset"], t["offset"] + t["bytes"]) for t in split["out"] if t]
+            assert all(end <= old["offset"] or at >= old["offset"] + old["bytes"] for at, end in spans)
+
+
 def test_a_recomputed_norm_joins_its_gradient(env):
     """Two norms of each of 16 blocks: their gradient reads the operand and writes the norm, too."""
     env["JM_FAKE_DNN_WORKSPACE"] = "1048576"

@@ -9,6 +9,8 @@
 extern "C" {
 #endif
 
+#define CUDA_GROUP_PARTS 4
+
 /* Group norm of x[batch,pixels,c]. In the gradient y is dy, mean and rstd are read, and dx, dgamma
  * and dbeta are written. */
 struct cuda_groups {
@@ -18,6 +20,15 @@ struct cuda_groups {
 	bool clusters; /* the device has clusters of blocks */
 	float eps;
 	struct cuda_vec x, y, dx; /* all of one type */
+	/* If the first is given, x is written, too, as the sum of both; the second has one pixel or
+	 * as many as x. */
+	struct cuda_vec sum[2];
+	bool grows; /* it has one */
+	/* If there are any: images of this many channels each, side by side. x is written, too,
+	 * from these; in the gradient they get dx in place of its own memory, which is only read,
+	 * and one without data is left out. */
+	int n_parts, width[CUDA_GROUP_PARTS];
+	struct cuda_vec part[CUDA_GROUP_PARTS];
 	const float *gamma, *beta;
 	float *mean, *rstd; /* [batch,groups] */
 	float *dgamma, *dbeta;

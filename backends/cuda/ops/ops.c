@@ -24,6 +24,7 @@ static const struct cuda_op *const tables[] = {
 	cuda_ops_attention,
 	cuda_ops_noise,
 	cuda_ops_norm,
+	cuda_ops_groupnorm,
 	cuda_ops_pointwise,
 	cuda_ops_concat,
 	cuda_ops_quantize,

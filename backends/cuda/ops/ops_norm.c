@@ -4,8 +4,6 @@
 #include <math.h>
 
 #include "backends/cuda/device/cuda.h"
-#include "backends/cuda/kernels/groupnorm.h"
-#include "ops_image.h"
 #include "ops_linear.h"
 #include "op_rows.h"
 
@@ -165,89 +163,7 @@ static int run_grad(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 	return exec->own ? cuda_wgrad_run(dev, exec->own, err) : 0;
 }
 
-/* ---- groups of channels ---------------------------------------------------------------------- */
-
-/* One type, and statistics that are written as a whole. */
-static int takes_groups(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
-{
-	const struct jm_node *n = group->node[0];
-	bool grad = n->op == JM_OP_GROUPNORM_GRAD;
-
-	(void)dev;
-	if (n->in[0]->type == n->out[0]->type && (!grad || n->in[1]->type == n->in[0]->type) &&
-		(grad || !(n->accumulate & JM_ADD_NORM_STATS)))
-		return 0;
-	return cuda_no_types(n, err);
-}
-
-/* x: the number of its operand, behind which the vectors follow. */
-static struct cuda_groups groups_of(const struct cuda_dev *dev, const struct jm_node *n, int x)
-{
-	const struct jm_tensor *image = n->in[x];
-
-	return (struct cuda_groups){
-		.batch = (int)image->dim[0],
-		.c = (int)image->dim[1],
-		.groups = n->attr.group.groups,
-		.pixels = image->dim[2] * image->dim[3],
-		.silu = n->attr.group.silu,
-		.clusters = dev->prop.major >= 9,
-		.eps = (float)n->attr.group.eps,
-		.x = cuda_vec(image),
-		.gamma = cuda_data(n->in[x + 1]),
-		.beta = cuda_data(n->in[x + 2]),
-		.accumulate = n->accumulate,
-	};
-}
-
-static int choices_groups(struct cuda_dev *dev, const struct jm_group *group,
-	struct jm_choice *choice, struct jm_err *err)
-{
-	const struct jm_node *n = group->node[0];
-	const struct cuda_groups p = groups_of(dev, n, n->op == JM_OP_GROUPNORM_GRAD);
-
-	(void)err;
-	cuda_image_layouts(group, 0, choice);
-	choice->scratch = cuda_groups_scratch(&p);
-	choice->seconds = choice->flops_executed = NAN;
-	return 1;
-}
-
-static int run_groups(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
-{
-	const struct jm_node *n = &exec->node[0];
-	struct cuda_groups p = groups_of(dev, n, 0);
-
-	(void)err;
-	p.y = cuda_vec(n->out[0]);
-	p.mean = cuda_data(n->out[1]);
-	p.rstd = cuda_data(n->out[2]);
-	p.scratch = exec->scratch;
-	cuda_groupnorm(&p, dev->stream);
-	return 0;
-}
-
-static int run_groups_grad(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
-{
-	const struct jm_node *n = &exec->node[0];
-	struct cuda_groups p = groups_of(dev, n, 1);
-
-	(void)err;
-	p.y = cuda_vec(n->in[0]);
-	p.mean = cuda_data(n->in[4]);
-	p.rstd = cuda_data(n->in[5]);
-	p.dx = cuda_vec(n->out[0]);
-	p.dgamma = cuda_data(n->out[1]);
-	p.dbeta = cuda_data(n->out[2]);
-	p.scratch = exec->scratch;
-	cuda_groupnorm_grad(&p, dev->stream);
-	return 0;
-}
-
 const struct cuda_op cuda_ops_norm[] = {
-	{{JM_OP_GROUPNORM}, 1, takes_groups, choices_groups, NULL, NULL, run_groups, NULL},
-	{{JM_OP_GROUPNORM_GRAD}, 1, takes_groups, choices_groups, NULL, NULL, run_groups_grad,
-		NULL},
 	{{JM_OP_LAYERNORM}, 1, takes_norm, NULL, NULL, NULL, run_norm, NULL},
 	{{JM_OP_RMSNORM}, 1, takes_norm, NULL, NULL, NULL, run_norm, NULL},
 	{{JM_OP_ADD, JM_OP_LAYERNORM}, 2, takes_joined, NULL, NULL, NULL, run_norm, NULL},

@@ -180,8 +180,7 @@ static int run_gap(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm
 	return 0;
 }
 
-/* Accepts an image of which each pixel is the same, and which is added to another one. */
-static int takes_shift(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+int cuda_takes_shift(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
 	const struct jm_node *grow = group->node[0], *add = group->node[1];
 	bool fits = grow->in[0]->dim[2] == 1 && grow->in[0]->dim[3] == 1 &&
@@ -243,8 +242,8 @@ const struct cuda_op cuda_ops_pool[] = {
 	{{JM_OP_MAXPOOL}, 1, cuda_takes_images, choices_maxpool, NULL, NULL, run_pool, NULL},
 	{{JM_OP_MAXPOOL_GRAD}, 1, cuda_takes_images, cuda_image_choices, NULL, NULL, run_pool_grad,
 		NULL},
-	{{JM_OP_UPSAMPLE, JM_OP_ADD}, 2, takes_shift, cuda_image_choices, NULL, NULL, run_shift,
-		NULL},
+	{{JM_OP_UPSAMPLE, JM_OP_ADD}, 2, cuda_takes_shift, cuda_image_choices, NULL, NULL,
+		run_shift, NULL},
 	{{JM_OP_UPSAMPLE}, 1, cuda_takes_images, cuda_image_choices, NULL, NULL, run_upsample,
 		NULL},
 	{{JM_OP_UPSAMPLE_GRAD}, 1, cuda_takes_images, cuda_image_choices, NULL, NULL, run_upsample,

@@ -9,5 +9,7 @@
 /* Pooling of x to y, or its gradient. */
 struct cuda_pool cuda_pool_of(
 	const struct jm_node *n, const struct jm_tensor *x, const struct jm_tensor *y);
+/* Accepts an image of which each pixel is the same, and which is added to another one. */
+int cuda_takes_shift(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err);
 
 #endif

@@ -210,6 +210,32 @@ static void images_that_grow_are_not_stored(void **unused)
 	}
 }
 
+/*
+ * Of 61 group norms 22 read the sum of a block's first convolution and its wave, 23 another sum,
+ * and 12 an image with that of a skip beside it; the gradients of these 12 are divided. All but
+ * what grows is stored, as gradients read it or add to it.
+ */
+static void group_norms_meet_what_makes_their_image(void **unused)
+{
+	static const char *const words[] = {"unet", "hidden=16", "latent=16", "head-width=8",
+		"norm-groups=4", "caption=5", "caption-width=8", NULL};
+	static const struct {
+		struct cover cover;
+		int n, inside;
+	} wants[] = {{{3, {JM_OP_UPSAMPLE, JM_OP_ADD, JM_OP_GROUPNORM}, 0}, 22, 22},
+		{{2, {JM_OP_ADD, JM_OP_GROUPNORM}, 0}, 22 + 23, 0},
+		{{2, {JM_OP_CONCAT, JM_OP_GROUPNORM}, 0}, 12, 0},
+		{{2, {JM_OP_GROUPNORM_GRAD, JM_OP_SPLIT}, 0}, 12, 0}};
+
+	(void)unused;
+	for (size_t i = 0; i < sizeof(wants) / sizeof(*wants); i++) {
+		int inside;
+
+		assert_int_equal(count_of(words, &half, &wants[i].cover, &inside), wants[i].n);
+		assert_int_equal(inside, wants[i].inside);
+	}
+}
+
 /* Those of an Xception that only such filters read. Gradients of images meet those of three other
  * norms, too. */
 static void norms_before_filters_of_each_channel_are_not_stored(void **unused)
@@ -290,6 +316,7 @@ int main(void)
 		cmocka_unit_test(relus_before_filters_of_each_channel_meet_in_the_gradient),
 		cmocka_unit_test(gradients_of_norms_read_what_they_need),
 		cmocka_unit_test(images_that_grow_are_not_stored),
+		cmocka_unit_test(group_norms_meet_what_makes_their_image),
 		cmocka_unit_test(norms_before_filters_of_each_channel_are_not_stored),
 		cmocka_unit_test(relus_before_filters_of_each_channel_are_not_stored),
 		cmocka_unit_test(norms_that_are_pooled_are_not_stored),

@@ -3,8 +3,8 @@
  * Group norm of x[batch,pixels,c], c fastest, with SiLU or without. A thread handles a pack of
  * channels of some pixels of an image, as in rows.cuh; blockIdx.z is the image. A pass over the
  * images leaves two sums of each channel as parts[batch][gridDim.y][2][c]; a small kernel adds them
- * up to what a group needs, in f64; and a second pass writes the result. Small images are read once
- * (groupnorm_cluster.cu).
+ * up to what a group needs, in f64; and a second pass writes the result, of the last images first,
+ * which may still be in the cache. Small images are read once (groupnorm_cluster.cu).
  *
  *	forward	 sums of x - s and (x - s)^2, where s is near the mean of the channel, so that the
  *		 variance is no difference of large numbers
@@ -12,92 +12,156 @@
  *		 rstd
  */
 #include "groupnorm.cuh"
-#include "../rows.cuh"
+#include "rows_ahead.cuh"
 
-#define AHEAD  4    /* rows that a thread loads at a time */
-#define BLOCKS 1584 /* of a pass, about: three for each of 132 multiprocessors, four times */
-#define WARPS  8    /* of a block that adds parts; each has a group */
+#define LEAST_ROWS 4	/* of a thread, if there are enough blocks */
+#define RESIDENT   2	/* blocks of a pass on a multiprocessor */
+#define BLOCKS	   1584 /* of a pass, about: those of 132 multiprocessors, six times */
+#define WARPS	   8	/* of a block that adds parts; each has a group */
 
 /* Of N channels of an image: t = (x - mean) scale + beta. */
 template <int N> struct group_line {
-	float mean[N], scale[N], beta[N], rstd[N];
+	float mean[N], scale[N], beta[N];
 };
 
-template <int N>
-__device__ __forceinline__ void line_of(const struct cuda_groups &p, int64_t at, group_line<N> &ret)
+/* The group of a channel of an image. */
+__device__ __forceinline__ int64_t group_of(const struct cuda_groups &p, int64_t image, int64_t c)
 {
-	const int each = p.c / p.groups;
+	return image * p.groups + (int)c / (p.c / p.groups);
+}
+
+template <int N>
+__device__ __forceinline__ void line_of(
+	const struct cuda_groups &p, int64_t image, int64_t at, group_line<N> &ret)
+{
 #pragma unroll
 	for (int k = 0; k < N; k++) {
-		const int64_t group = (int64_t)blockIdx.z * p.groups + (at + k) / each;
+		const int64_t group = group_of(p, image, at + k);
 
 		ret.mean[k] = p.mean[group];
-		ret.rstd[k] = p.rstd[group];
-		ret.scale[k] = ret.rstd[k] * p.gamma[at + k];
+		ret.scale[k] = p.rstd[group] * p.gamma[at + k];
 		ret.beta[k] = p.beta[at + k];
 	}
 }
 
-template <int N, typename T> struct group_part {
-	packed<N, T> x, dy;
-};
-
-/* Calls use(row, part) for all rows of a thread whose pack begins at channel `at`. */
-template <bool GRAD, int N, typename T, class USE>
-__device__ __forceinline__ void over_pixels(const struct cuda_groups &p, int64_t at, USE use)
+/* The image of a block in the second pass. */
+__device__ __forceinline__ int64_t image_again()
 {
-	const int64_t first = (int64_t)blockIdx.z * p.pixels * p.c + at;
-	const T *x = as<const T>(p.x) + first, *dy = as<const T>(p.y) + first;
-	auto get = [&](int64_t r, group_part<N, T> &part) {
-		fetch(x + r * p.c, part.x);
-		if constexpr (GRAD)
-			fetch(dy + r * p.c, part.dy);
-	};
-
-	over_rows<AHEAD, group_part<N, T>>(p.pixels, get, use);
+	return gridDim.z - 1 - blockIdx.z;
 }
 
 /* ---- the first pass -------------------------------------------------------------------------- */
 
 template <int N, typename T>
-__global__ void __launch_bounds__(COLUMN_THREADS) group_sums_kernel(struct cuda_groups p)
+__global__ void __launch_bounds__(COLUMN_THREADS, RESIDENT)
+	group_sums_kernel(struct cuda_groups p)
 {
-	__shared__ float share[COLUMN_THREADS * N];
+	__shared__ union {
+		rows_ahead<1, N, T> ahead;
+		float sums[COLUMN_THREADS * N];
+	} share;
 	const int64_t at = column_of(N), c = p.c;
+	const T *const images[] = {as<const T>(p.x) + blockIdx.z * p.pixels * c + at};
 	float first[N] = {}, second[N] = {}, shift[N];
 
 	if (at < c) {
 		shifts_of<N, T>(p, blockIdx.z, at, shift);
-		over_pixels<false, N, T>(p, at, [&](int64_t, const group_part<N, T> &part) {
+		over_ahead(p.pixels, c, images, share.ahead, [&](const packed<N, T> *row) {
 #pragma unroll
 			for (int k = 0; k < N; k++) {
-				const float d = part.x.at(k) - shift[k];
+				const float d = row->at(k) - shift[k];
 
 				first[k] += d;
 				second[k] += d * d;
 			}
 		});
 	}
-	leave_parts(first, second, p.scratch + blockIdx.z * gridDim.y * 2 * c, c, share);
+	leave_parts(first, second, p.scratch + blockIdx.z * gridDim.y * 2 * c, c, share.sums);
+}
+
+/* The same of x that is made, and written. */
+template <int N, typename T>
+__global__ void __launch_bounds__(COLUMN_THREADS, RESIDENT)
+	group_made_kernel(struct cuda_groups p)
+{
+	__shared__ union {
+		rows_ahead<2, N, T> ahead;
+		float sums[COLUMN_THREADS * N];
+	} share;
+	const int64_t at = column_of(N), c = p.c, image = blockIdx.z,
+		      first_at = image * p.pixels * c + at;
+	float first[N] = {}, second[N] = {}, shift[N];
+
+	if (at < c) {
+		const group_place<T> from = place_of<T>(p, p.sum[0], image, 0, (int)at);
+		const T *b = as<const T>(p.sum[1]) + (p.grows ? image * c + at : first_at);
+		const T *const images[] = {from.at, p.n_parts || p.grows ? NULL : b};
+		T *x = as<T>(p.x) + first_at;
+		packed<N, T> same = {};
+		auto make = [&](const packed<N, T> &row, const packed<N, T> &other) {
+			packed<N, T> ret;
+			float v[N];
+
+#pragma unroll
+			for (int k = 0; k < N; k++)
+				v[k] = row.at(k) + other.at(k);
+			store(reinterpret_cast<T *>(&ret), v);
+			return ret;
+		};
+
+		if (p.grows)
+			fetch(b, same);
+		shifts_by<N, T>(p.pixels, shift, [&](int64_t pixel, packed<N, T> &part) {
+			packed<N, T> other = same;
+
+			fetch(images[0] + pixel * from.c, part);
+			if (images[1])
+				fetch(images[1] + pixel * c, other);
+			part = make(part, other);
+		});
+		x += first_row() * c;
+		over_ahead(p.pixels, from.c, images, share.ahead, [&](const packed<N, T> *row) {
+			packed<N, T> made = same;
+
+			if (images[1])
+				made = row[1];
+			made = make(row[0], made);
+			*reinterpret_cast<packed<N, T> *>(x) = made;
+			x += row_step() * c;
+#pragma unroll
+			for (int k = 0; k < N; k++) {
+				const float d = made.at(k) - shift[k];
+
+				first[k] += d;
+				second[k] += d * d;
+			}
+		});
+	}
+	leave_parts(first, second, p.scratch + image * gridDim.y * 2 * c, c, share.sums);
 }
 
 template <int N, typename T>
-__global__ void __launch_bounds__(COLUMN_THREADS) group_slopes_kernel(struct cuda_groups p)
+__global__ void __launch_bounds__(COLUMN_THREADS, RESIDENT)
+	group_slopes_kernel(struct cuda_groups p)
 {
-	__shared__ float share[COLUMN_THREADS * N];
-	const int64_t at = column_of(N), c = p.c;
+	__shared__ union {
+		rows_ahead<2, N, T> ahead;
+		float sums[COLUMN_THREADS * N];
+	} share;
+	const int64_t at = column_of(N), c = p.c, first_at = blockIdx.z * p.pixels * c + at;
+	const T *const images[] = {as<const T>(p.x) + first_at, as<const T>(p.y) + first_at};
 	float first[N] = {}, second[N] = {};
 
 	if (at < c) {
 		group_line<N> line;
 
-		line_of(p, at, line);
-		over_pixels<true, N, T>(p, at, [&](int64_t, const group_part<N, T> &part) {
+		line_of(p, blockIdx.z, at, line);
+		over_ahead(p.pixels, c, images, share.ahead, [&](const packed<N, T> *row) {
 #pragma unroll
 			for (int k = 0; k < N; k++) {
-				const float d = part.x.at(k) - line.mean[k];
+				const float d = row[0].at(k) - line.mean[k];
 				const float t = d * line.scale[k] + line.beta[k];
-				const float e = slope_of<T>(p, part.dy.at(k), t);
+				const float e = slope_of<T>(p, row[1].at(k), t);
 
 				first[k] += e;
 				second[k] += e * d;
@@ -105,9 +169,9 @@ __global__ void __launch_bounds__(COLUMN_THREADS) group_slopes_kernel(struct cud
 		});
 #pragma unroll
 		for (int k = 0; k < N; k++)
-			second[k] *= line.rstd[k];
+			second[k] *= p.rstd[group_of(p, blockIdx.z, at + k)];
 	}
-	leave_parts(first, second, p.scratch + blockIdx.z * gridDim.y * 2 * c, c, share);
+	leave_parts(first, second, p.scratch + blockIdx.z * gridDim.y * 2 * c, c, share.sums);
 }
 
 /* ---- what groups and channels need ----------------------------------------------------------- */
@@ -197,58 +261,77 @@ __global__ void group_columns_kernel(struct cuda_groups p, int parts)
 /* ---- the second pass ------------------------------------------------------------------------- */
 
 template <int N, typename T>
-__global__ void __launch_bounds__(COLUMN_THREADS) group_apply_kernel(struct cuda_groups p)
+__global__ void __launch_bounds__(COLUMN_THREADS, RESIDENT)
+	group_apply_kernel(struct cuda_groups p)
 {
-	const int64_t at = column_of(N), c = p.c;
-	T *y = as<T>(p.y) + blockIdx.z * p.pixels * c + at;
+	__shared__ rows_ahead<2, N, T> ahead;
+	const bool add = p.accumulate & JM_ADD_OUT;
+	const int64_t at = column_of(N), first = image_again() * p.pixels * p.c + at;
+	T *y = as<T>(p.y) + first;
+	const T *const images[] = {as<const T>(p.x) + first, add ? y : NULL};
 	group_line<N> line;
 
-	if (at >= c)
+	if (at >= p.c)
 		return;
-	line_of(p, at, line);
-	over_pixels<false, N, T>(p, at, [&](int64_t r, const group_part<N, T> &part) {
+	line_of(p, image_again(), at, line);
+	y += first_row() * p.c;
+	over_ahead(p.pixels, p.c, images, ahead, [&](const packed<N, T> *row) {
 		float v[N];
 #pragma unroll
 		for (int k = 0; k < N; k++) {
 			const float t =
-				(part.x.at(k) - line.mean[k]) * line.scale[k] + line.beta[k];
+				(row[0].at(k) - line.mean[k]) * line.scale[k] + line.beta[k];
 
 			v[k] = p.silu ? t * sigmoid<T>(t) : t;
 		}
-		store_sum(y + r * c, v, p.accumulate & JM_ADD_OUT);
+		if (add)
+			add_row(row[1], v);
+		store(y, v);
+		y += row_step() * p.c;
 	});
 }
 
 template <int N, typename T>
-__global__ void __launch_bounds__(COLUMN_THREADS)
+__global__ void __launch_bounds__(COLUMN_THREADS, RESIDENT)
 	group_grad_kernel(struct cuda_groups p, const float *ends)
 {
-	const int64_t at = column_of(N), c = p.c;
-	T *dx = as<T>(p.dx) + blockIdx.z * p.pixels * c + at;
+	__shared__ rows_ahead<3, N, T> ahead;
+	const bool add = p.accumulate & JM_ADD_OUT;
+	const int64_t at = column_of(N), first = image_again() * p.pixels * p.c + at;
+	const T *const images[] = {as<const T>(p.x) + first, as<const T>(p.y) + first,
+		add ? as<const T>(p.dx) + first : NULL};
 	float mean[N], product[N];
 	group_line<N> line;
+	group_place<T> dx;
 
-	if (at >= c)
+	if (at >= p.c)
 		return;
-	line_of(p, at, line);
+	dx = place_of<T>(p, p.dx, image_again(), first_row(), (int)at);
+	if (!dx.at)
+		return;
+	line_of(p, image_again(), at, line);
 #pragma unroll
 	for (int k = 0; k < N; k++) {
-		const float *end = ends + 2 * (blockIdx.z * p.groups + (at + k) / (c / p.groups));
+		const int64_t group = group_of(p, image_again(), at + k);
+		const float rstd = p.rstd[group];
 
-		mean[k] = line.rstd[k] * end[0];
-		product[k] = line.rstd[k] * line.rstd[k] * end[1];
+		mean[k] = rstd * ends[2 * group];
+		product[k] = rstd * rstd * ends[2 * group + 1];
 	}
-	over_pixels<true, N, T>(p, at, [&](int64_t r, const group_part<N, T> &part) {
+	over_ahead(p.pixels, p.c, images, ahead, [&](const packed<N, T> *row) {
 		float v[N];
 #pragma unroll
 		for (int k = 0; k < N; k++) {
-			const float d = part.x.at(k) - line.mean[k];
+			const float d = row[0].at(k) - line.mean[k];
 			const float t = d * line.scale[k] + line.beta[k];
-			const float e = slope_of<T>(p, part.dy.at(k), t);
+			const float e = slope_of<T>(p, row[1].at(k), t);
 
 			v[k] = e * line.scale[k] - mean[k] - d * product[k];
 		}
-		store_sum(dx + r * c, v, p.accumulate & JM_ADD_OUT);
+		if (add)
+			add_row(row[2], v);
+		store(dx.at, v);
+		dx.at += row_step() * dx.c;
 	});
 }
 
@@ -256,7 +339,15 @@ __global__ void __launch_bounds__(COLUMN_THREADS)
 
 static int pack_of(const struct cuda_groups *p)
 {
+	for (int i = 0; i < p->n_parts; i++)
+		if (p->width[i] % PACK)
+			return 1;
 	return p->c % PACK ? 1 : PACK;
+}
+
+static bool is_made(const struct cuda_groups *p)
+{
+	return p->sum[0].data || p->n_parts;
 }
 
 /* As many threads along the channels as leave few without work. */
@@ -271,7 +362,7 @@ static struct columns shape_of(const struct cuda_groups *p)
 	ret.block = dim3((unsigned)tx, (unsigned)(COLUMN_THREADS / tx));
 	ret.grid = dim3((unsigned)((packs + tx - 1) / tx), 1, 1);
 	most = BLOCKS / ((int64_t)ret.grid.x * p->batch);
-	want = p->pixels / (AHEAD * ret.block.y);
+	want = p->pixels / (LEAST_ROWS * ret.block.y);
 	if (want > 1 && most > 1)
 		ret.grid.y = (unsigned)(want < most ? want : most);
 	return ret;
@@ -295,7 +386,11 @@ static void by_groups(const struct cuda_groups *p, const struct columns &s, STAR
 		some.batch = images;
 		some.x = from(p->x, n);
 		some.y = from(p->y, n);
+		some.sum[0] = from(p->sum[0], n);
+		some.sum[1] = from(p->sum[1], p->grows ? first * p->c : n);
 		some.dx = from(p->dx, n);
+		for (int i = 0; i < p->n_parts; i++)
+			some.part[i] = from(p->part[i], first * p->pixels * p->width[i]);
 		some.mean += first * p->groups;
 		some.rstd += first * p->groups;
 		some.scratch += first * s.grid.y * 2 * p->c;
@@ -307,7 +402,10 @@ template <int N, typename T>
 static void groupnorm(const struct cuda_groups *p, const struct columns &s, cudaStream_t stream)
 {
 	by_groups(p, s, [&](const struct cuda_groups &some, dim3 grid, int64_t) {
-		group_sums_kernel<N, T><<<grid, s.block, 0, stream>>>(some);
+		if (is_made(p))
+			group_made_kernel<N, T><<<grid, s.block, 0, stream>>>(some);
+		else
+			group_sums_kernel<N, T><<<grid, s.block, 0, stream>>>(some);
 	});
 	group_means_kernel<T>
 		<<<blocks_for((int64_t)p->batch * p->groups, WARPS), WARPS * WARP, 0, stream>>>(
@@ -340,7 +438,7 @@ void cuda_groupnorm(const struct cuda_groups *p, cudaStream_t stream)
 {
 	const struct columns s = shape_of(p);
 
-	if (cuda_groups_cluster(p, stream))
+	if (!is_made(p) && cuda_groups_cluster(p, stream))
 		return;
 	with_type(p->x, [&](auto t) {
 		using T = decltype(t);

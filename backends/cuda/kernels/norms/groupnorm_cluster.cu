@@ -36,8 +36,9 @@ struct group_share {
 
 /* Where a thread is. */
 struct spot {
-	int column, row, at, step, n; /* at: its first channel; step: pixels; n: its pixels */
-	int64_t image, first;	      /* first: its first element */
+	int column, row, at; /* at: its first channel */
+	int pixel, step, n;  /* its first, from each to the next, how many */
+	int64_t image, first; /* first: its first element */
 };
 
 __device__ __forceinline__ spot spot_of(const struct cuda_groups &p, const slices &q)
@@ -49,9 +50,10 @@ __device__ __forceinline__ spot spot_of(const struct cuda_groups &p, const slice
 	ret.at = (blockIdx.y * q.packs + ret.column) * PACK;
 	ret.step = gridDim.x * q.rows;
 	ret.image = blockIdx.z;
-	const int pixel = blockIdx.x * q.rows + ret.row, left = (int)p.pixels - pixel;
+	ret.pixel = blockIdx.x * q.rows + ret.row;
+	const int left = (int)p.pixels - ret.pixel;
 	ret.n = left > 0 ? (left + ret.step - 1) / ret.step : 0;
-	ret.first = (ret.image * p.pixels + pixel) * p.c + ret.at;
+	ret.first = (ret.image * p.pixels + ret.pixel) * p.c + ret.at;
 	return ret;
 }
 
@@ -347,9 +349,10 @@ __global__ void __launch_bounds__(GRAD_THREADS, 2)
 	});
 	cluster_sums(first, second, q, at, space, s);
 	find_ends(p, q, s);
-	T *dx = as<T>(p.dx) + at.first;
+	const group_place<T> dx = place_of<T>(p, p.dx, at.image, at.pixel, at.at);
+	const T *old = as<const T>(p.dx) + at.first;
 #pragma unroll 2
-	for (int i = 0; i < at.n; i++) {
+	for (int i = 0; i < at.n && dx.at; i++) {
 		float v[PACK];
 
 		over_channels(i, [&](int k, float d, float e) {
@@ -357,7 +360,9 @@ __global__ void __launch_bounds__(GRAD_THREADS, 2)
 
 			v[k] = e * scale[k] - s.line[0][group] - d * s.line[1][group];
 		});
-		store_sum(dx + (int64_t)i * at.step * p.c, v, p.accumulate & JM_ADD_OUT);
+		if (p.accumulate & JM_ADD_OUT)
+			add_stored(old + (int64_t)i * at.step * p.c, v);
+		store(dx.at + i * at.step * dx.c, v);
 	}
 	cluster_wait();
 }
@@ -374,6 +379,9 @@ static bool cut(const struct cuda_groups *p, int most, int most_blocks, slices *
 		if (groups * each % PACK == 0 && groups * each >= LEAST_PACKS * PACK &&
 			groups * each < MOST_PACKS * PACK && p->groups % groups == 0)
 			*ret = {groups * each / PACK, groups, p->groups / groups};
+	for (int i = 0; i < p->n_parts; i++)
+		if (p->width[i] % PACK)
+			return false;
 	if (!ret->packs || !p->clusters || p->x.type == CUDA_F32 || p->batch > MOST_BATCH)
 		return false;
 	ret->rows = p->pixels <= SMALL && ret->packs % 2 == 0 ? ROWS / 2 : ROWS;
@@ -422,11 +430,12 @@ bool cuda_groups_cluster(const struct cuda_groups *p, cudaStream_t stream)
 	return true;
 }
 
+/* In the gradient one block has an image: what is larger is read twice as fast. */
 bool cuda_groups_cluster_grad(const struct cuda_groups *p, cudaStream_t stream)
 {
 	slices q;
 
-	if (!cut(p, 8, 4, &q) || q.packs * q.rows > GRAD_THREADS)
+	if (!cut(p, 8, 1, &q) || q.packs * q.rows > GRAD_THREADS)
 		return false;
 	start_clusters(p->x.type == CUDA_BF16 ? group_cluster_grad_kernel<bf16>
 					      : group_cluster_grad_kernel<half>,
