@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""data tokenize gives the ids of the package `tokenizers` for fuzzed Unicode, with each kind of tokenizer: for 1 MB of short
-texts, and for one text of 2 MB.
+"""data tokenize gives the ids of the package `tokenizers` for fuzzed Unicode, with each kind of tokenizer: for short texts, 300 kB
+and with JM_LONG 1 MB, and for one text of twice that.
 
 The package is installed from PyPI into the build folder (tools/requirements-test.txt); without a network the comparison with
 the ids that it gave earlier remains (tests/unit/data/test_tokenizer.c).
 """
 import json
+import os
 
 from data_sets import documents
 from jm import SOURCE, jm
 from packages import python
 
+SIZE = 1000000 if os.environ.get("JM_LONG") else 300000  # make check STEPS=long
 SCRIPT = """
 import json, pathlib, sys, unicodedata
 sys.path.insert(0, sys.argv[1])
@@ -39,7 +41,7 @@ def tokenize(folder, kind, *text):
 
 
 def test_ids_are_those_of_the_package(tmp_path):
-    kinds = python("test", SCRIPT, SOURCE / "tests/data/tokenizers", tmp_path, 1000000, 7).split()
+    kinds = python("test", SCRIPT, SOURCE / "tests/data/tokenizers", tmp_path, SIZE, 7).split()
     assert len(kinds) >= 9
     for kind in kinds:
         expected = [ids for ids in json.loads((tmp_path / f"{kind}.ids").read_text()) if ids]
