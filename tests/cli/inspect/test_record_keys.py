@@ -74,7 +74,7 @@ def test_schema_and_table_have_the_same_keys():
     ["run", "null", "--source", "null", "--steps", "3", "--warmup", "0", "--json", "-"],
     [*SIM, "--json", "-"],
     ["run", "train", "--model", "gpt", "--layers", 1, "--hidden", 16, "--heads", 2, "--ffn", 32, "--seq", 8, "--batch",
-     1, "--vocab", 256, "--context", 100, "--profile", "--device", "ref", "--source", "null", "--steps", 2, "--warmup",
+     1, "--vocab", 256, "--context", 100, "--profile", "--device", "cpu", "--source", "null", "--steps", 2, "--warmup",
      0, "--json", "-"],
     ["run", "--source", "null", "--json", "-", "--", "false"],
 ])
