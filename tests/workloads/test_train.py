@@ -344,7 +344,7 @@ def described(node, schema, path="record"):
             described(value, schema["properties"][key], f"{path}.{key}")
 
 
-@pytest.mark.parametrize("more", [{}, {"profile": 1, "loss-scale": "dynamic", "accumulate": 2}])
+@pytest.mark.parametrize("more", [{}, {"profile": 1, "loss-scale": "dynamic", "accumulate": 2, "device": "cpu"}])
 def test_record_follows_the_schema(tmp_path, text, more):
     jsonschema = pytest.importorskip("jsonschema")
     done, r = train(tmp_path, text, **more)
@@ -358,7 +358,7 @@ def test_record_follows_the_schema(tmp_path, text, more):
 
 
 def test_profile(tmp_path, text):
-    done, r = train(tmp_path, text, profile=1)
+    done, r = train(tmp_path, text, profile=1, device="cpu")  # ref takes seconds to measure its memory
     assert done.returncode == 0, done.stderr
     whole, nodes = r["profile"]["whole_step_s"], r["profile"]["step_s"]
     assert whole > 0 and nodes > 0 and whole + nodes < r["wall_s"]
@@ -531,7 +531,7 @@ def test_images(tmp_path, images):
 
 
 def test_epochs_drop_the_first(tmp_path, text):
-    options = {k: v for k, v in TINY.items() if k not in ("steps", "warmup")}
+    options = {k: v for k, v in TINY.items() if k not in ("steps", "warmup")} | {"device": "cpu"}
     file = tmp_path / "record.json"
     words = [w for name, value in options.items() for w in (f"--{name}", value)]
     done = jm("run", "train", "--model", "gpt", *words, "--text", text, "--epochs", 4,
