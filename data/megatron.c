@@ -26,7 +26,6 @@ struct jm_megatron {
 	size_t width;
 	uint32_t length; /* of the sequence that is being written */
 	bool continues;	 /* it does not begin its document */
-	bool indexed;	 /* the index has its place */
 	uint64_t sequences;
 	struct jm_megatron_size size;
 	jm_megatron_fn *give;
@@ -179,25 +178,7 @@ static FILE *open_lengths(const char *name)
 	return f;
 }
 
-/* When the tokens are on the disk the index gets its place, then the tokens get theirs. */
-static int complete(struct jm_megatron *m)
-{
-	int code;
-
-	if (!m->size.tokens)
-		return jm_err_set(
-			m->err, JM_ERANGE, "The text has no tokens, so %s is not written.", m->bin);
-	errno = 0;
-	if (fflush(m->lengths))
-		return cannot(m->idx, m->err);
-	if (fflush(m->tokens) || fsync(fileno(m->tokens)))
-		return cannot(m->bin, m->err);
-	code = jm_output_by(m->idx, put_index, m, m->err);
-	m->indexed = !code;
-	return code;
-}
-
-static bool put_set(const void *what, FILE *f)
+static bool put_tokens(const void *what, FILE *f)
 {
 	struct jm_megatron *m = *(struct jm_megatron *const *)what;
 	int code;
@@ -206,23 +187,58 @@ static bool put_set(const void *what, FILE *f)
 	code = m->give(m->arg, m, m->err);
 	if (!code)
 		code = jm_megatron_end(m, m->err);
-	return !code && !complete(m);
+	if (!code && !m->size.tokens)
+		code = jm_err_set(
+			m->err, JM_ERANGE, "The text has no tokens, so %s is not written.", m->bin);
+	errno = 0;
+	return !code && (!fflush(m->lengths) || !cannot(m->idx, m->err));
+}
+
+/* An older index is removed before one of both files gets its place, so that a kill leaves no
+ * tokens with the index of others. */
+static int replace(struct jm_megatron *m, struct jm_output *bin, struct jm_output *idx)
+{
+	char old[PATH_MAX]; /* of a link its target, as that is what is replaced */
+	int code = realpath(m->idx, old) && unlink(old) ? cannot(m->idx, m->err) : 0;
+
+	if (!code)
+		code = jm_output_place(bin, m->err);
+	return code ? code : jm_output_place(idx, m->err);
+}
+
+/* All of both is on the disk before one of them gets its place. */
+static int write_both(struct jm_megatron *m)
+{
+	const struct jm_megatron *set = m;
+	struct jm_output *bin = NULL, *idx = NULL;
+	int code = jm_output_begin(m->bin, &bin, m->err);
+
+	if (!code)
+		code = jm_output_begin(m->idx, &idx, m->err);
+	if (!code)
+		code = jm_output_fill(bin, put_tokens, &set, m->err);
+	if (!code)
+		code = jm_output_fill(idx, put_index, m, m->err);
+	if (!code)
+		code = replace(m, bin, idx);
+	jm_output_end(bin);
+	jm_output_end(idx);
+	return code;
 }
 
 static int write_set(struct jm_megatron *m)
 {
-	struct jm_megatron *set = m;
 	int code;
 
 	m->lengths = open_lengths(m->bin);
 	if (!m->lengths)
 		return cannot(m->idx, m->err);
-	code = jm_output_try(m->idx, m->err);
+	code = jm_output_try(m->bin, m->err);
 	if (!code)
-		code = jm_output_by(m->bin, put_set, &set, m->err);
+		code = jm_output_try(m->idx, m->err);
+	if (!code)
+		code = write_both(m);
 	fclose(m->lengths);
-	if (code && m->indexed)
-		unlink(m->idx);
 	return code && m->err->code ? m->err->code : code;
 }
 

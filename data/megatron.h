@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Writes a data set as Megatron reads it (corpus.h): NAME.bin has the tokens, NAME.idx where each
- * document begins. Both come to be at once when all of them is on the disk; until then there is
- * nothing, also after a kill. The memory does not depend on the number of tokens or documents.
+ * document begins. Both get their names when all of them is on the disk; until then there is
+ * nothing, or the older set, also after a kill. The memory does not depend on the number of tokens
+ * or documents.
  */
 #ifndef JM_MEGATRON_H
 #define JM_MEGATRON_H

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import time
@@ -181,3 +182,28 @@ def test_killed_run_leaves_nothing(tmp_path, number):
     assert child.wait(timeout=240) != 0
     child.stdin.close()
     assert not os.listdir(tmp_path)
+
+
+def test_links_stay_and_their_targets_are_replaced(tmp_path, text):
+    (tmp_path / "there").mkdir()
+    assert tokenize(text, tmp_path / "there/out").returncode == 0
+    for end in ("bin", "idx"):
+        (tmp_path / f"out.{end}").symlink_to(tmp_path / f"there/out.{end}")
+    (tmp_path / "long").write_text("some other words " * 5000)
+    assert tokenize(tmp_path / "long", tmp_path / "out").returncode == 0 and tokenize(tmp_path / "long", tmp_path / "new").returncode == 0
+    assert (tmp_path / "out.idx").is_symlink() and documents(tmp_path / "out") == documents(tmp_path / "there/out") == documents(tmp_path / "new")
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="needs strace")
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_killed_run_mixes_no_two_sets(tmp_path, text, number):
+    """A kill before the first, second or third time that a file gets another name."""
+    (tmp_path / "long").write_text("some other words " * 5000)
+    assert tokenize(text, tmp_path / "out").returncode == 0 and tokenize(tmp_path / "long", tmp_path / "new").returncode == 0
+    sets = [documents(tmp_path / name) for name in ("out", "new")]
+    done = subprocess.run(["strace", "-f", "-o", "/dev/null", "-e", f"inject=rename:signal=SIGKILL:when={number}", BIN, "data", "tokenize",
+                           "--tokenizer", GPT2, tmp_path / "long", tmp_path / "out"], capture_output=True, check=False)
+    if not (tmp_path / "out.idx").exists():  # no index: refused
+        assert done.returncode and "has no index" in jm("data", tmp_path / "out.bin").stderr
+    else:
+        assert documents(tmp_path / "out") == sets[0 if done.returncode else 1]
