@@ -236,8 +236,11 @@ static void print_range(struct jm_data_facts *f, const char *name, int64_t c, co
 {
 	char line[160];
 
-	snprintf(line, sizeof(line), "%lld: %.4g to %.4g, mean %.4g", (long long)c, r->least,
-		r->most, r->sum / (double)(r->values - r->not_finite));
+	if (r->not_finite == r->values)
+		snprintf(line, sizeof(line), "%lld: no range", (long long)c);
+	else
+		snprintf(line, sizeof(line), "%lld: %.4g to %.4g, mean %.4g", (long long)c,
+			r->least, r->most, r->sum / (double)(r->values - r->not_finite));
 	if (r->not_finite)
 		snprintf(line + strlen(line), sizeof(line) - strlen(line),
 			"; %lld of %lld values are not finite", (long long)r->not_finite,

@@ -75,11 +75,13 @@ def test_threads_and_order_change_no_loss(tmp_path):
 def test_show_has_ranges(tmp_path):
     data = samples(3)
     data["outputs"][2, 1, 3, 4] = numpy.nan
+    data["inputs"][:, 1] = numpy.inf
     shown = jm("data", "show", write(tmp_path / "a.h5", data))
     assert shown.returncode == 0, shown.stderr
     assert "2 fields on 12 x 16" in shown.stdout and re.search(r"samples +9$", shown.stdout, re.M)
     assert f"0: {data['inputs'][:, 0].min():.4g} to {data['inputs'][:, 0].max():.4g}, mean" in shown.stdout
     assert "1 of 1728 values are not finite" in shown.stdout
+    assert "1: no range; 1728 of 1728 values are not finite" in " ".join(shown.stdout.split()) and "nan" not in shown.stdout
     refused = jm("data", "show", "--decode", "device", tmp_path / "a.h5")
     assert refused.returncode == 2 and "--decode device has no effect" in " ".join(refused.stderr.split())
 
