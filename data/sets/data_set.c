@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <xxhash.h>
+
 static const struct jm_data_format *find(const char *path)
 {
 	for (int i = 0; jm_data_formats[i]; i++)
@@ -131,6 +133,20 @@ int jm_data_set_same_classes(
 				"(%s); both need the same classes: rename or move the folders.",
 				i, a->class_name[i], a->path, b->class_name[i], b->path);
 	return 0;
+}
+
+uint64_t jm_data_set_digest(const struct jm_data_set *set)
+{
+	uint64_t sum = (uint64_t)set->n;
+
+	for (int i = 0; set->class_name && i < set->classes; i++)
+		sum = XXH3_64bits_withSeed(set->class_name[i], strlen(set->class_name[i]), sum);
+	if (set->label)
+		sum = XXH3_64bits_withSeed(set->label, (size_t)set->n * sizeof(*set->label), sum);
+	if (set->texts.first)
+		sum = XXH3_64bits_withSeed(
+			set->texts.bytes, (size_t)set->texts.start[set->texts.first[set->n]], sum);
+	return sum;
 }
 
 int jm_data_set_labels(struct jm_data_set *set, int64_t n, struct jm_err *err)

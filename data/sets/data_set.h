@@ -97,6 +97,9 @@ void jm_data_set_close(struct jm_data_set *set); /* a zeroed one is allowed */
 int jm_data_set_same_classes(
 	const struct jm_data_set *a, const struct jm_data_set *b, struct jm_err *err);
 
+/* Of the samples' number, classes and texts: the same for equal data sets. */
+uint64_t jm_data_set_digest(const struct jm_data_set *set);
+
 /* The field of this name; NULL = it has none. */
 const struct jm_data_field *jm_data_set_field(const struct jm_data_set *set, const char *name);
 

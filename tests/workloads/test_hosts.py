@@ -13,12 +13,14 @@ import time
 
 import pytest
 
+from data_sets import noise
 from fake_gpus import FakeGpus, guard_of, wait_for
 from gangs import GPT, children, losses, processes_of
 from jm import BIN, BUILD, USAGE, catches, jm, sentence
 from netns import ip, two_hosts  # noqa: F401  the fixture "hosts"
 from runs import FAILED, one
 
+RESNET = ["run", "resnet", "--layers", "10", "--hidden", "4", "--image", "32", "--warmup", "0", "--source", "null", "--selftest", "0"]
 STARTED = ["--ranks", "2", "--launcher", "started"]
 
 
@@ -435,6 +437,24 @@ def other_program(folder, differs):
     other.write_bytes(program.replace(old, old[:-1] + b"x"))
     other.chmod(0o755)
     return other
+
+
+@pytest.mark.parametrize("kind", ["text", "pictures"])
+def test_hosts_with_other_data_are_refused(hosts, kind, tmp_path):
+    """Each call has a folder of its own, and the name of the data is relative to it."""
+    for host, n in (("a", 300), ("b", 301)):
+        (tmp_path / host).mkdir()
+        (tmp_path / host / "text").write_text("watt" * n)
+        for name in ("ant", "bee"):
+            (tmp_path / host / "pictures" / name).mkdir(parents=True)
+            noise(32, 32).save(tmp_path / host / "pictures" / name / "1.png")
+    noise(32, 32).save(tmp_path / "b/pictures/bee/2.png")
+    words = [*(GPT if kind == "text" else RESNET), "--text" if kind == "text" else "--data", kind, "--device", "ref", "--batch", "2",
+             "--steps", "2", *STARTED, "--json", "-"]
+    status, texts = Gang(hosts, words, next(PORTS), more=(("--wd", tmp_path / "a"), ("--wd", tmp_path / "b"))).ended()
+    assert status[0] == FAILED and "The data of rank 1 are not those of rank 0" in json.loads(texts[0][0])["reason"], texts
+    status, texts = Gang(hosts, words, next(PORTS), more=(("--wd", tmp_path / "a"), ("--wd", tmp_path / "a"))).ended()
+    assert status == [0, 0], texts
 
 
 @pytest.mark.parametrize("differs, status, says", [("secret", 125, "has another secret"),

@@ -249,18 +249,39 @@ static int ranks_of_stage(const struct jm_gang *g)
 	return g->n_stages > 0 ? world / g->n_stages : world;
 }
 
-int jm_gang_same(const struct jm_gang *g, uint64_t value, const char *what, struct jm_err *err)
+/* values[JM_RANKS_MOST]: of all ranks; without others the own one. */
+static int gather(const struct jm_gang *g, uint64_t value, uint64_t *values, struct jm_err *err)
 {
-	uint64_t values[JM_RANKS_MOST] = {value};
 	const struct jm_transfer t = {.kind = JM_ALL_GATHER,
 		.type = JM_COMM_BYTE,
 		.from = &value,
 		.to = values,
 		.count = sizeof(value)};
-	int code = g->control.transport ? jm_comm_run(&g->control, &t, err) : 0;
+
+	values[0] = value;
+	return g->control.transport ? jm_comm_run(&g->control, &t, err) : 0;
+}
+
+int jm_gang_same_data(const struct jm_gang *g, uint64_t value, struct jm_err *err)
+{
+	uint64_t values[JM_RANKS_MOST];
+	int code = gather(g, value, values, err);
+
+	if (code || values[0] == value)
+		return code;
+	return jm_err_set(err, JM_EUSAGE,
+		"The data of rank %d are not those of rank 0, so the ranks would learn other "
+		"samples than one rank does; give every host the same files for --text or --data.",
+		g->work->rank);
+}
+
+int jm_gang_same(const struct jm_gang *g, uint64_t value, const char *what, struct jm_err *err)
+{
+	uint64_t values[JM_RANKS_MOST];
+	int code = gather(g, value, values, err);
 	int each = ranks_of_stage(g), first = each ? g->work->rank / each * each : 0;
 
-	if (code || values[first] == value)
+	if (code || !g->control.transport || values[first] == value)
 		return code;
 	return jm_err_set(err, JM_ENOSUP,
 		"%s of rank %d on %s differ from those of rank %d on %s, so nothing can be summed "

@@ -67,6 +67,8 @@ void jm_gang_close(struct jm_gang *g); /* one that is zeroed, too */
 int jm_gang_meet(const struct jm_gang *g, const struct jm_device *d, struct jm_err *err);
 /* The error of a rank whose value is not that of the first rank of its stage: `what` differs. */
 int jm_gang_same(const struct jm_gang *g, uint64_t value, const char *what, struct jm_err *err);
+/* The error of a rank whose value, of the data that it reads, is not that of rank 0. */
+int jm_gang_same_data(const struct jm_gang *g, uint64_t value, struct jm_err *err);
 /* Does act(arg), the first rank of each stage before the others, one after the other. A backend
  * may choose by timing, and every rank of a stage must choose the same in every run: the others
  * find the choices of the first where the backend keeps them. */

@@ -158,6 +158,11 @@ static int connect(struct train *s, struct jm_err *err)
 
 	if (s->work->world < 2)
 		return 0;
+	if (s->pictures.set.n)
+		s->data_digest ^= jm_data_set_digest(&s->pictures.set);
+	code = jm_gang_same_data(&s->gang, s->data_digest, err);
+	if (code)
+		return code;
 	ranks = jm_gang_ranks(&s->gang);
 	ranks.account = !strcmp(s->given.account, "on");
 	code = jm_reduce_open(s->program, &ranks, err);

@@ -14,16 +14,18 @@ static const char *const texts[] = {
 };
 
 static int describe_text(
-	struct jm_work *work, const char *path, const struct jm_corpus *c, struct jm_err *err)
+	struct train *s, const char *path, const struct jm_corpus *c, struct jm_err *err)
 {
 	size_t n = c->bytes < HASHED ? c->bytes : HASHED;
 	uint64_t digest;
 	int code = jm_corpus_digest(c, n, &digest, err);
 
-	if (!code)
-		snprintf(work->detail, sizeof(work->detail), "text %.80s (%sxxh3 %016llx)", path,
-			n < c->bytes ? "first 256 MiB " : "", (unsigned long long)digest);
-	return code;
+	if (code)
+		return code;
+	s->data_digest = digest ^ c->bytes;
+	snprintf(s->work->detail, sizeof(s->work->detail), "text %.80s (%sxxh3 %016llx)", path,
+		n < c->bytes ? "first 256 MiB " : "", (unsigned long long)digest);
+	return 0;
 }
 
 /* The text that the user names, else the first one that exists on this machine; NULL = there is
@@ -38,7 +40,7 @@ static const char *text_path(const struct train *s)
 	return path;
 }
 
-static int find_text(const struct train *s, struct jm_corpus *ret, struct jm_err *err)
+static int find_text(struct train *s, struct jm_corpus *ret, struct jm_err *err)
 {
 	const char *path = text_path(s);
 	int code;
@@ -49,7 +51,7 @@ static int find_text(const struct train *s, struct jm_corpus *ret, struct jm_err
 			"give one with --text FILE.",
 			texts[0]);
 	code = jm_corpus_open(path, ret, err);
-	return code ? code : describe_text(s->work, path, ret, err);
+	return code ? code : describe_text(s, path, ret, err);
 }
 
 /* option: that names the file */
