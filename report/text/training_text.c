@@ -48,10 +48,13 @@ static void add_loading(const json_t *record, char *out, size_t size)
 	const json_t *data = json_object_get(record, "data");
 	double per_s = jm_json_real_of(data, "load_per_s");
 	double joules = jm_json_real_of(data, "host_joules");
-	char text[280], number[40], rate[80] = "", energy[80] = "";
+	double world = jm_json_real_of(json_object_get(record, "gang"), "world");
+	char text[320], number[40], rate[80] = "", energy[80] = "", of[40] = "";
 
 	if (!data)
 		return;
+	if (world > 1)
+		jm_text_format(of, sizeof(of), "Of rank 0 of %.0f: ", world);
 	if (!isnan(per_s)) {
 		jm_text_format(number, sizeof(number), "%.0f", per_s);
 		jm_text_apart(number, sizeof(number));
@@ -61,9 +64,9 @@ static void add_loading(const json_t *record, char *out, size_t size)
 		jm_text_format(
 			energy, sizeof(energy), " and %.3g J of the host (estimated)", joules);
 	jm_text_format(text, sizeof(text),
-		"%.0f pictures, those read ahead too, were read in %.3g s of %.0f thread(s)%s%s, "
+		"%s%.0f pictures, those read ahead too, were read in %.3g s of %.0f thread(s)%s%s, "
 		"%.0f files could not be read; steps waited %.3g s for pictures.",
-		jm_json_real_of(data, "decoded"), jm_json_real_of(data, "decode_s"),
+		of, jm_json_real_of(data, "decoded"), jm_json_real_of(data, "decode_s"),
 		jm_json_real_of(data, "threads"), rate, energy, jm_json_real_of(data, "corrupt"),
 		jm_json_real_of(data, "wait_s"));
 	jm_text_append(out, size, " ", text);

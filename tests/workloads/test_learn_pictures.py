@@ -260,7 +260,11 @@ def test_frozen_layers_get_a_new_top(folders):
 
 def test_ranks_share_an_epoch(folders):
     """Two ranks of 7 take the pictures of one of 14."""
+    (folders / "val" / "red" / "x.png").write_bytes(b"no picture")
     record = run(folders, "--epochs", 2, "--ranks", 2, "--eval-data", folders / "val")
+    assert record["note"].startswith("1 file of the data could not be read by rank 0, more perhaps by others, and was skipped")
+    (folders / "record.json").write_text(json.dumps(record))
+    assert "Of rank 0 of 2: " in " ".join(jm("report", folders / "record.json").stdout.split())
     assert record["data"]["epoch_steps"] == 3 and record["evaluations"][-1]["samples"] == 20
 
 

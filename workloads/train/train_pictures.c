@@ -455,10 +455,12 @@ static void note_corrupt(struct train *s, int64_t corrupt)
 {
 	if (corrupt)
 		jm_work_note(s->work,
-			"%lld %s%s of the data could not be read and %s skipped; 'joulemark "
+			"%lld %s%s of the data could not be read%s and %s skipped; 'joulemark "
 			"data' names what is wrong.",
 			(long long)corrupt, s->pictures.set.axes ? "sample" : "file",
-			corrupt == 1 ? "" : "s", corrupt == 1 ? "was" : "were");
+			corrupt == 1 ? "" : "s",
+			s->work->world > 1 ? " by rank 0, more perhaps by others," : "",
+			corrupt == 1 ? "was" : "were");
 }
 
 /* Of both loaders. */
