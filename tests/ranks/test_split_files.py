@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """--save, --from, --checkpoint and --continue of models that ranks share: their files are those of one rank."""
+import shutil
+
 import numpy
 import pytest
 
@@ -25,6 +27,16 @@ def train(work, way, *more, steps=3, status=0, **kwargs):
     return one(*work, *ranks, "--batch", 4 // models, "--steps", steps, *more, status=status, **kwargs)
 
 
+@pytest.fixture(name="alone", scope="module")
+def files_and_losses_of_one_rank(tmp_path_factory):
+    """After three steps a checkpoint, the weights as a folder of shards and as a file; losses of eight steps, and of three from
+    the weights."""
+    folder = tmp_path_factory.mktemp("alone")
+    train(GPT, "", *F64, "--save", f"{folder}/shards/", "--save-shard", "5e-5", "--checkpoint", folder / "c")
+    train(GPT, "", *F64, "--save", folder / "net")
+    return folder, losses(train(GPT, "", *F64, steps=8)), train(GPT, "", *F64, "--from", folder / "net")
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_start_values_are_saved_as_the_bytes_of_one_rank(way, tmp_path):
     """With this rate no parameter in f32 changes."""
@@ -35,20 +47,20 @@ def test_start_values_are_saved_as_the_bytes_of_one_rank(way, tmp_path):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_weights_and_moments_after_steps_are_those_of_one_rank(way, tmp_path):
-    for name, given in (("one", ""), ("shared", way)):
-        train(GPT, given, *F64, "--save", f"{tmp_path}/{name}/", "--save-shard", "5e-5", "--checkpoint", tmp_path / f"{name}.c")
-    files = sorted(path.name for path in (tmp_path / "one").iterdir())
-    assert files == sorted(path.name for path in (tmp_path / "shared").iterdir()) and len(files) > 3
-    shards = [(tmp_path / "one" / f, tmp_path / "shared" / f) for f in files if f.endswith(".safetensors")]
-    for first, second in [*shards, (tmp_path / "one.c", tmp_path / "shared.c")]:
+def test_weights_and_moments_after_steps_are_those_of_one_rank(alone, way, tmp_path):
+    one_rank, shared = alone[0], tmp_path / "shards"
+    train(GPT, way, *F64, "--save", f"{shared}/", "--save-shard", "5e-5", "--checkpoint", tmp_path / "c")
+    files = sorted(path.name for path in (one_rank / "shards").iterdir())
+    assert files == sorted(path.name for path in shared.iterdir()) and len(files) > 3
+    shards = [(one_rank / "shards" / f, shared / f) for f in files if f.endswith(".safetensors")]
+    for first, second in [*shards, (one_rank / "c", tmp_path / "c")]:
         ours, theirs = read(first), read(second)
         assert list(ours) == list(theirs)
         for name, t in ours.items():
             assert theirs[name][:2] == t[:2], name
             most = numpy.abs(values(t)).max()
             numpy.testing.assert_allclose(values(theirs[name]), values(t), rtol=0, atol=1e-9 * most, err_msg=name)
-    assert {"adamw.m/h0.attn.out.weight", "adamw.v/h3.attn.qkv.weight"} <= set(read(tmp_path / "shared.c"))
+    assert {"adamw.m/h0.attn.out.weight", "adamw.v/h3.attn.qkv.weight"} <= set(read(tmp_path / "c"))
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -67,26 +79,23 @@ def test_two_parts_have_the_bits_of_one_run(way, kind, tmp_path):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_other_ranks_go_on_from_the_files(way, tmp_path):
+def test_other_ranks_go_on_from_the_files(alone, way, tmp_path):
     """From one rank to several and back, by checkpoints; and from saved weights."""
-    c, net = tmp_path / "c", tmp_path / "net"
-    train(GPT, "", *F64, "--checkpoint", c, "--save", net)
-    whole, more = train(GPT, "", *F64, steps=6), train(GPT, way, *F64, "--continue", c, "--checkpoint", c)
-    assert losses(more) == pytest.approx(losses(whole)[3:], rel=1e-9)
-    longer = train(GPT, "", *F64, steps=8)
-    assert losses(train(GPT, "", *F64, "--continue", c, steps=2)) == pytest.approx(losses(longer)[6:], rel=1e-9)
-    ours, theirs = train(GPT, "", *F64, "--from", net), train(GPT, way, *F64, "--from", net)
-    assert losses(theirs) == pytest.approx(losses(ours), rel=1e-9) and losses(ours)[0] < losses(whole)[0]
+    folder, whole, ours = alone
+    c, net = shutil.copy(folder / "c", tmp_path), folder / "net"
+    assert losses(train(GPT, way, *F64, "--continue", c, "--checkpoint", c)) == pytest.approx(whole[3:6], rel=1e-9)
+    assert losses(train(GPT, "", *F64, "--continue", c, steps=2)) == pytest.approx(whole[6:], rel=1e-9)
+    theirs = train(GPT, way, *F64, "--from", net)
+    assert losses(theirs) == pytest.approx(losses(ours), rel=1e-9) and losses(ours)[0] < whole[0]
     assert theirs["weights"]["from"] == str(net)
     assert 0 < theirs["weights"]["bytes"] < ours["weights"]["bytes"]  # of rank 0
 
 
-def test_frozen_parts_are_saved_too(tmp_path):
+def test_frozen_parts_are_saved_too(alone, tmp_path):
     """A frozen bias of a sum over ranks is on the first of them only."""
     frozen = [*F64, "--freeze", "h0.*"]
-    train(GPT, "", *F64, "--save", tmp_path / "net")
     for name, way in (("one", ""), ("shared", "tensor")):
-        train(GPT, way, *frozen, "--from", tmp_path / "net", "--save", tmp_path / name, "--checkpoint", tmp_path / f"{name}.c")
+        train(GPT, way, *frozen, "--from", alone[0] / "net", "--save", tmp_path / name, "--checkpoint", tmp_path / f"{name}.c")
         train(GPT, way, *frozen, "--continue", tmp_path / f"{name}.c", "--save", tmp_path / f"{name}.again", steps=1)
     for end in ("", ".c", ".again"):
         ours, theirs = (read(tmp_path / f"{name}{end}") for name in ("one", "shared"))
