@@ -190,7 +190,7 @@ def test_what_to_do_next_can_be_pasted(tmp_path, name):
 
 def test_unwritable_places():
     assert "/nowhere/s.db" in sentence(jm(*NULL, "--store", "/nowhere/s.db"), FAILURE)
-    assert "directory" in sentence(jm(*NULL, "--json", "/tmp"), FAILURE)
+    assert "is a folder" in sentence(jm(*NULL, "--json", "/tmp"), FAILURE)
     assert "/nowhere/r.json" in sentence(jm(*NULL, "--json", "/nowhere/r.json"), FAILURE)
 
 
