@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/files/output.h"
@@ -52,14 +53,26 @@ static void divide(struct folder *f, uint64_t shard_bytes)
 	}
 }
 
+/* Half of the files that the process may have open. */
+static int most_shards(void)
+{
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) || files.rlim_cur / 2 > SHARDS_MOST)
+		return SHARDS_MOST;
+	return files.rlim_cur > 4 ? (int)(files.rlim_cur / 2) : 2;
+}
+
 /* Shards become larger where there would be more than can be open at once. */
 static int plan(struct folder *f, uint64_t shard_bytes, struct jm_err *err)
 {
+	int most = most_shards();
+
 	f->end = calloc((size_t)f->n + 1, sizeof(*f->end));
 	f->file = calloc(SHARDS_MOST, sizeof(struct jm_output *));
 	if (!f->end || !f->file)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the shards of %s.", f->path);
-	for (divide(f, shard_bytes); f->shards > SHARDS_MOST; divide(f, shard_bytes))
+	for (divide(f, shard_bytes); f->shards > most; divide(f, shard_bytes))
 		shard_bytes *= 2;
 	return 0;
 }

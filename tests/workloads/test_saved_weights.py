@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import re
+import resource
 import shutil
 import subprocess
 
@@ -173,6 +174,17 @@ def test_a_full_disk_keeps_all_old_shards(tmp_path):
     run(*words, "--seed", 9)
     after = {path.name: path.read_bytes() for path in net.iterdir()}
     assert after.keys() == before.keys() and after != before
+
+
+def test_there_are_no_more_shards_than_files_may_be_open(tmp_path):
+    net = [34 if word == 10 else 16 if i == 4 else word for i, word in enumerate(RESNET)]
+    words = ("--classes", 5, "--steps", 1, "--save-shard", "1e-6", "--save")
+    run(*words, f"{tmp_path}/many/", net=net)
+    run(*words, f"{tmp_path}/few/", net=net, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)))
+    many, few = (list((tmp_path / name).glob("model-*")) for name in ("many", "few"))
+    assert len(many) > 40 and 10 < len(few) <= 32
+    tensors = [{name: tensor for path in paths for name, tensor in read(path).items()} for paths in (many, few)]
+    assert tensors[0] == tensors[1]
 
 
 CAN_MOUNT = shutil.which("unshare") and not subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"],
