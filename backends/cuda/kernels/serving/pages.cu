@@ -474,6 +474,32 @@ static unsigned blocks_of_rows(int64_t rows)
 	return rows < MANY_ROWS ? (unsigned)rows : blocks_for(rows, 8);
 }
 
+/* Groups of a row whose blocks start together: what they read lies beside each other in memory, and
+ * is read at about the same time. */
+static unsigned groups_beside(const struct cuda_pages *p)
+{
+	return p->splits > 1 ? 1 : p->groups % 4 == 0 ? 4 : p->groups % 2 == 0 ? 2 : 1;
+}
+
+static void start_few(void (*kernel)(struct cuda_pages), dim3 blocks, int shared,
+	cudaStream_t stream, const struct cuda_pages &p)
+{
+	cudaLaunchAttribute how[2] = {};
+	cudaLaunchConfig_t start = {};
+
+	how[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+	how[0].val.programmaticStreamSerializationAllowed = 1;
+	how[1].id = cudaLaunchAttributeClusterDimension;
+	how[1].val.clusterDim = {groups_beside(&p), 1, 1};
+	start.gridDim = blocks;
+	start.blockDim = FEW * WARP;
+	start.dynamicSmemBytes = (size_t)shared;
+	start.stream = stream;
+	start.attrs = how;
+	start.numAttrs = !can_overlap() ? 0 : how[1].val.clusterDim.x > 1 ? 2 : 1;
+	cudaLaunchKernelEx(&start, kernel, p);
+}
+
 template <typename T, typename K, int D>
 static void attend(
 	const struct cuda_pages *given, const struct cuda_page_boxes *boxes, cudaStream_t stream)
@@ -490,7 +516,7 @@ static void attend(
 
 	cudaFuncSetAttribute(
 		attention_few_kernel<T, K, D>, cudaFuncAttributeMaxDynamicSharedMemorySize, few);
-	start_overlapping(attention_few_kernel<T, K, D>, tiles, FEW * WARP, few, stream, *p);
+	start_few(attention_few_kernel<T, K, D>, tiles, few, stream, *p);
 	if (boxes)
 		cuda_attention_runs(p, boxes, stream);
 	else if (p->rows > ROWS)
