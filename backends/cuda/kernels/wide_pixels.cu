@@ -6,8 +6,8 @@
  * A block keeps 256 columns of the filter in shared memory. It has two pairs of warp groups; a pair
  * goes through tiles of 64 rows, of which each of its groups has 128 columns. While one pair
  * multiplies, the other one takes the sums from its results, which reach their packs of a row
- * through shared memory of each warp. The next tile of x is copied, and what is added to its
- * results is read into the cache, once the products of a tile are done.
+ * through shared memory of each warp. The next tile of x is copied, and the one after it is read
+ * into the cache, once the products of a tile are done.
  */
 #include <string.h>
 
@@ -36,7 +36,7 @@
 static size_t shared_bytes(int k)
 {
 	return (size_t)(COLUMNS + 2 * ROWS) * (size_t)k * 2 + STAGES + 2 * COLUMNS * sizeof(float) +
-	       3 * sizeof(uint64_t);
+	       4 * sizeof(uint64_t);
 }
 
 __device__ __forceinline__ int lane_of()
@@ -280,23 +280,22 @@ __device__ __forceinline__ void copy_tile(
 		copy_rows(m.x + c * X_CHUNK, x, c * CHUNK, row, m.barrier);
 }
 
-/* Reads what take_grad needs of a tile into the cache. */
-__device__ __forceinline__ void read_ahead(
-	const struct cuda_pixels &p, const struct cuda_bn_grad &g, int row)
+/* Reads the box of a matrix from (column, row) on into the cache. */
+__device__ __forceinline__ void read_rows(const CUtensorMap *map, int column, int row)
 {
-	const int t = threadIdx.x % PAIR, r = t % GROUP / 2;
-	const char *from = (const char *)(t < GROUP ? g.x.data : p.add.data);
-	const int64_t at = (row + r) * (int64_t)p.n + blockIdx.x * COLUMNS + t % 2 * OWN;
-
-	if (row + r >= (int)p.rows)
-		return;
-	asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from + at * 2), "n"(OWN * 2)
+	asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];" ::"l"(map),
+		     "r"(column), "r"(row)
 		     : "memory");
-	if (t < GROUP && t % 2 == 0)
-		asm volatile("prefetch.global.L2 [%0];" ::"l"(g.mask + at / PACK) : "memory");
 }
 
-/* TURNED: the filter is w[k,n]. */
+/* Reads a tile of x into the cache. */
+__device__ __forceinline__ void read_tile(const CUtensorMap *x, int k, int row)
+{
+	for (int c = 0; c < k / CHUNK; c++)
+		read_rows(x, c * CHUNK, row);
+}
+
+/* Starts the products of a tile; TURNED: the filter is w[k,n]. */
 template <typename T, bool TURNED, int CHUNKS>
 __device__ __forceinline__ void multiply_tile(const struct places &m, fragments &d)
 {
@@ -328,8 +327,6 @@ __device__ __forceinline__ void multiply_tile(const struct places &m, fragments 
 		}
 	}
 	product_commit();
-	product_wait<0>();
-	results_from_here(d);
 }
 
 /* The first row of the pair is what its columns are summed less of. */
@@ -413,7 +410,7 @@ __global__ void __launch_bounds__(THREADS, 1) wide_pixels_kernel(
 	int phase = 0;
 
 	if (threadIdx.x == 0) {
-		for (int i = 0; i < 3; i++)
+		for (int i = 0; i < 4; i++)
 			barrier_init(barriers + 8 * i, 1);
 		barrier_publish();
 	}
@@ -428,22 +425,30 @@ __global__ void __launch_bounds__(THREADS, 1) wide_pixels_kernel(
 				GRAD ? (int)blockIdx.x * COLUMNS + i * CHUNK : i * CHUNK,
 				GRAD ? 0 : (int)blockIdx.x * COLUMNS, barriers);
 	}
-	if (leads && begin < end)
+	if (leads && begin < end) {
 		copy_tile(&x, m, k, begin);
-	if (GRAD)
-		read_ahead(p, g, begin);
+		if (begin + step < end)
+			read_tile(&x, k, begin + step);
+	}
 	barrier_wait(barriers, 0);
+	if (pair && begin < end) /* the pairs multiply in turn */
+		barrier_wait(barriers + 24, 0);
 	for (int row = begin; row < end; row += step, phase ^= 1) {
 		fragments d;
 
 		barrier_wait(m.barrier, phase);
 		multiply_tile<T, GRAD, CHUNKS>(m, d);
+		product_wait<0>();
+		results_from_here(d);
 		wait_together<PAIR>(1);
-		if (leads && row + step < end)
+		if (threadIdx.x == 0 && row < step)
+			barrier_arrive(barriers + 24);
+		if (leads && row + step < end) {
 			copy_tile(&x, m, k, row + step);
-		if (GRAD)
-			read_ahead(p, g, row + step);
-		else if (row == begin)
+			if (row + 2 * step < end)
+				read_tile(&x, k, row + 2 * step);
+		}
+		if (!GRAD && row < step)
 			keep_first_row<T>(d, less);
 		take::take(p, g, d, stages + threadIdx.x / WARP * STAGE, less,
 			row + (int)threadIdx.x % GROUP / WARP * 16,
