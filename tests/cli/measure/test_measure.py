@@ -202,7 +202,7 @@ def test_unwritable_before_the_command_runs(tmp_path):
     assert "/no/such/folder/r.json" in sentence(done, FAILURE)
     assert not flag.exists()
     done = jm("measure", "--source", "estimate", "--json", tmp_path, "--", "touch", flag)
-    assert "directory" in sentence(done, FAILURE) and not flag.exists()
+    assert "is a folder" in sentence(done, FAILURE) and not flag.exists()
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
