@@ -189,13 +189,13 @@ def test_operands_hold_what_was_written(env, network, words):
 
 
 # What PyTorch's allocator reserved on H200s in bf16, GB (docs/networks.md, docs/gpu-kernels.md)
-RESERVED = {"resnet152": (16.61, *PICTURES[-1][1:], "--batch", 512), "unet-sd2": (64.5, "--batch", 64), "vgg16": (10.4, "--batch", 256),
-            "inception3": (11.8, "--batch", 256), "xception": (15.8, "--batch", 128), "alexnet": (4.26, "--batch", 1024)}
+RESERVED = {"resnet152": (15.3, *PICTURES[-1][1:], "--batch", 512, "--remake", 4), "unet-sd2": (64.5, "--batch", 64),
+            "vgg16": (10.4, "--batch", 256), "inception3": (11.8, "--batch", 256), "xception": (15.8, "--batch", 128), "alexnet": (4.26, "--batch", 1024)}
 
 
 @pytest.mark.parametrize("network", RESERVED)
 def test_less_memory_than_pytorch(env, network):
-    """Beyond parameters and moments, 12 bytes each on both sides, at most 0.80 by default."""
+    """Beyond parameters and moments, 12 bytes each on both sides, at most 0.80; of resnet152 only where it is asked for."""
     env["JM_FAKE_DNN_WORKSPACE"] = "1048576"
     theirs, *words = RESERVED[network]
     p = plan(env, network, *words, "--precision", "bf16", "--keep-most")
