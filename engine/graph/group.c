@@ -254,11 +254,19 @@ static int again_of(const struct cover *c)
 	return c && c->flags & SHARED ? 1 : c && c->flags & SHARED_LATER ? 2 : 0;
 }
 
+/* True for a norm that is computed twice: the bits of its sums depend on what it is computed with,
+ * so that it runs alone both times. */
+static bool is_computed_twice(const struct jm_graph *g, const struct jm_node *n)
+{
+	return n->op == JM_OP_GROUPNORM && (n->again || jm_graph_cell(g, n->out[0])->kept);
+}
+
 static bool matches(const struct jm_graph *g, int i, int end, const struct cover *c)
 {
 	const int again = again_of(c);
 
-	if (i + c->n > end || (c->n > 1 && begins_group(g, i + c->n - 1)) || !has_ops(g, i, c))
+	if (i + c->n > end || (c->n > 1 && begins_group(g, i + c->n - 1)) || !has_ops(g, i, c) ||
+		is_computed_twice(g, g->node[i + c->n - 1]))
 		return false;
 	if (again && !shares(g->node[i + again - 1], g->node[i + again]))
 		return false;
