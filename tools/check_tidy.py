@@ -17,10 +17,10 @@ UNHURRIED = Unhurried()
 
 def preprocessed(command):
     """A hash of what clang-tidy would see of a compilation: the text after the preprocessor, with its comments (NOLINT), the
-    warnings that are on, and what else decides how the text is read. It is the same in each clone, as paths of the tree are
-    relative."""
+    warnings that are on, and what else decides how the text is read (not where code may lie). It is the same in each clone,
+    as paths of the tree are relative."""
     words = shlex.split(command["command"])
-    flags = " ".join(word for word in words if word.startswith(("-W", "-std=", "-f", "-m"))).encode()
+    flags = " ".join(word for word in words if word.startswith(("-W", "-std=", "-f", "-m")) and word != "-fPIC").encode()
     words = words[:words.index("-MD")] + ["-E", "-C", "-o", "-", "-c", command["file"]]
     done = subprocess.run(words, cwd=command["directory"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
     return hashlib.sha256(flags + re.sub(rb'^# \d+ "<.*', b"", done.stdout, flags=re.M)).hexdigest()  # macros of the command line

@@ -258,7 +258,7 @@ def checks_with(monkeypatch, **names):
 
 
 def test_tidy_reads_each_text_of_a_file_once(tmp_path, monkeypatch):
-    """Two compilations of one text are one; a definition that changes it, a comment in a header and the rules count."""
+    """Two compilations of one text are one; what changes it or how it is read, a comment in a header and the rules count."""
     if not shutil.which("clang-tidy") or not shutil.which("clang"):
         pytest.skip("no clang-tidy")
     checks_with(monkeypatch, ROOT=tmp_path)
@@ -269,12 +269,12 @@ def test_tidy_reads_each_text_of_a_file_once(tmp_path, monkeypatch):
     (tmp_path / "build-clang/compile_commands.json").write_text(json.dumps([
         {"directory": str(tmp_path / "build-clang"), "file": "../a.c", "output": f"{i}.o",
          "command": f"clang {options} -MD -MQ {i}.o -MF {i}.d -o {i}.o -c ../a.c"}
-        for i, options in enumerate(["-fPIC", "-O2 -DUNUSED", "-DB"])]))
+        for i, options in enumerate(["-fPIC", "-O2 -DUNUSED", "-DB", "-funsigned-char -DUNUSED"])]))
 
     def keys(arguments=""):
         found = tidy_database(tmp_path / "tidy", arguments)
         assert list(found) == [str(tmp_path / "a.c")]
-        assert len(json.loads((tmp_path / "tidy/compile_commands.json").read_text())) == 2
+        assert len(json.loads((tmp_path / "tidy/compile_commands.json").read_text())) == 3
         return found
 
     seen = [keys()]
