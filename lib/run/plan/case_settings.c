@@ -131,6 +131,42 @@ static int parse_setting(struct list *l, const char *name, const char *value,
 	return 0;
 }
 
+static bool is_known(const json_t *found, const struct jm_knob *knob)
+{
+	const json_t *one;
+	size_t i;
+
+	json_array_foreach(found, i, one)
+	{
+		if (!strcmp(jm_json_text(one, "knob"), knob->name) &&
+			!strcmp(jm_json_text(one, "device"), knob->device))
+			return json_object_get(one, "value") != NULL;
+	}
+	return false;
+}
+
+/* Else a device that came later would keep the value of the case before. */
+static int check_known(const struct list *l, const char *name, const char *selector, size_t n,
+	struct jm_err *err)
+{
+	const struct jm_knobs *knobs = jm_guard_knobs(l->guard);
+
+	for (int k = 0; k < knobs->n; k++) {
+		const struct jm_knob *knob = &knobs->knob[k];
+
+		if (strlen(knob->name) == n && !strncmp(knob->name, name, n) &&
+			jm_selector_means(selector, knob->device) &&
+			!jm_plan_other_node(l->parameters, knob->device) &&
+			!is_known(l->found, knob))
+			return jm_err_set(err, JM_EUSAGE,
+				"What %s of %s had before the first case is not in the plan, so "
+				"the case without a setting cannot be run; continue it with the "
+				"devices that it began with, or give another --store.",
+				knob->name, knob->label);
+	}
+	return 0;
+}
+
 /* name: "gpu.power" or "gpu.power@GPU-8f" */
 static int add_as_found(struct list *l, const char *name, struct jm_err *err)
 {
@@ -138,7 +174,7 @@ static int add_as_found(struct list *l, const char *name, struct jm_err *err)
 	size_t n = at ? (size_t)(at - name) : strlen(name), i;
 	const json_t *one;
 	char full[256];
-	int rc = 0;
+	int rc = check_known(l, name, selector, n, err);
 
 	json_array_foreach(l->found, i, one)
 	{
