@@ -8,6 +8,7 @@
 #include "cli/frame/screen.h"
 #include "cli/frame/work_show.h"
 #include "report/format/text.h"
+#include "result/setting_state.h"
 #include "result/case_id.h"
 #include "result/metric.h"
 #include "run_status.h"
@@ -147,12 +148,10 @@ static double items_of(const json_t *record)
 
 static const char *setting_state(const json_t *record)
 {
-	const json_t *settings = json_object_get(record, "settings"), *one;
+	const json_t *one;
 	const char *state = "";
-	size_t i;
 
-	json_array_foreach(settings, i, one)
-	{
+	for (size_t i = 0; (one = jm_record_setting(record, i)); i++) {
 		const char *s = json_string_value(json_object_get(one, "state"));
 
 		if (s && (!*state || !strcmp(s, "violated")))

@@ -45,11 +45,9 @@ double jm_metric_limit(const json_t *record)
 	const char *main_phase = jm_json_text(record, "phase");
 	const json_t *row;
 	double sum = 0;
-	size_t i;
 	int n = 0;
 
-	json_array_foreach(json_object_get(record, "settings"), i, row)
-	{
+	for (size_t i = 0; (row = jm_record_setting(record, i)); i++) {
 		const char *phase = jm_json_text(row, "phase");
 
 		if (strcmp(jm_json_text(row, "unit"), "W") != 0 ||

@@ -93,6 +93,23 @@ bool jm_setting_is_replaced(const json_t *record, const char *phase, const json_
 	return false;
 }
 
+const json_t *jm_record_setting(const json_t *record, size_t i)
+{
+	const json_t *rows = json_object_get(record, "settings");
+	const json_t *hosts = json_object_get(record, "hosts");
+
+	for (size_t h = 0; h <= json_array_size(hosts); h++) {
+		if (h == 1) /* the first host's are the record's own */
+			continue;
+		if (h)
+			rows = json_object_get(json_array_get(hosts, h - 1), "settings");
+		if (i < json_array_size(rows))
+			return json_array_get(rows, i);
+		i -= json_array_size(rows);
+	}
+	return NULL;
+}
+
 /* True if a phase of the record replaces the setting, and the main phase is none in which it
  * applies. */
 static bool changes(const json_t *record, int main_phase, const json_t *setting)

@@ -17,6 +17,9 @@
 const char *jm_setting_state(double requested, double enforced, double mean, double capped);
 /* Has the phase of that name its own setting of the knob and device of this one? */
 bool jm_setting_is_replaced(const json_t *record, const char *phase, const json_t *setting);
+/* Setting i of a record, from 0: those of its first host, then those of the others. NULL: no more.
+ */
+const json_t *jm_record_setting(const json_t *record, size_t i);
 /* Fills "state" of each of the record's settings from the phase's figures of the same device. */
 int jm_record_judge_settings(json_t *record, struct jm_session *s, int phase, struct jm_err *err);
 

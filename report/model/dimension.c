@@ -6,6 +6,7 @@
 #include "base/text/number.h"
 #include "report/format/text.h"
 #include "result/case_id.h"
+#include "result/setting_state.h"
 #include "run/workload.h"
 
 #include <math.h>
@@ -245,15 +246,13 @@ static enum jm_group_state state_of(const char *name)
 	return JM_STATE_UNKNOWN;
 }
 
-/* Over the devices of the knob: ends of what was requested and enforced, and the worst state. */
+/* Over the devices of the knob on all hosts: ends of what was requested and enforced, and the worst state. */
 static void read_settings(const struct jm_group_dim *dim, const json_t *record,
 	struct jm_group_value *v, double *ret_requested_max)
 {
 	const json_t *row;
-	size_t i;
 
-	json_array_foreach(json_object_get(record, "settings"), i, row)
-	{
+	for (size_t i = 0; (row = jm_record_setting(record, i)); i++) {
 		enum jm_group_state state = state_of(jm_json_text(row, "state"));
 
 		if (strcmp(jm_json_text(row, "knob"), dim->name))

@@ -197,3 +197,28 @@ def test_a_cap_at_which_latency_breaks_its_bounds_is_not_the_best(tmp_path):
     assert series["points"][verdicts["joules_per_item"]["leading"]]["label"] == min(kept & means.keys(), key=means.get)
     text = report(write(tmp_path, rows))
     assert f"{late} >" in text and "exceeds --ttft or --tpot" in " ".join(text.split())
+
+
+def test_a_cap_that_another_host_broke_is_not_best(tmp_path):
+    """The record's own settings are those of its first host; ZeusCost counts the limits of both."""
+    rows = [r for r in records() if r["case"]["reference"] or r["case"]["parameters"]["gpu.power"] in ("300W", "500W")]
+    for r in rows:
+        hosts = [copy.deepcopy(r["settings"]) for _ in range(2)]
+        if r["case"]["parameters"]["gpu.power"] == "300W" and r["case"]["repeat"] == 2:
+            hosts[1][0].update(state="violated", enforced=310, accepted=295)
+        r["hosts"] = [{"name": f"node{rank}", "machine": None, "ranks": [rank], "start_s": 0.0, "start_doubt_s": 0.0, "phases": [],
+                       "settings": settings} for rank, settings in enumerate(hosts)]
+    both = series_of(tmp_path, rows)[0]["points"]
+    points = {p["label"]: p for p in both}
+    assert points["300 W"]["state"] == "violated" and not points["300 W"]["eligible"]
+    (setting,) = points["300 W"]["settings"]
+    assert (setting["accepted"], setting["enforced_max"]) == (295, 310)
+    assert points["500 W"]["state"] == "binding" and points["500 W"]["eligible"]
+    for r in rows:
+        del r["hosts"]
+    alone = {p["label"]: p for p in series_of(tmp_path, rows)[0]["points"]}
+    assert alone["300 W"]["eligible"]
+    zeus = [p["500 W"]["metrics"]["zeus_cost"]["mean"] for p in (alone, points)]
+    per_second = alone["500 W"]["metrics"]["throughput"]["mean"]
+    limit = sum(s["enforced"] for s in next(r for r in rows if r["case"]["reference"])["settings"])
+    assert zeus[1] - zeus[0] == pytest.approx(0.5 * limit / per_second, rel=0.01)
