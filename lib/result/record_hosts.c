@@ -64,6 +64,50 @@ static void prefix(json_t *object, const char *key, const struct jm_host_part *p
 			json_string(joined_id(part, i, jm_json_text(object, key), id)));
 }
 
+/* What another host of the machine knows of a meter: that its work ran there, or that a meter which
+ * only this host reads includes it. True: other meters count now. */
+static bool teach_twin(
+	json_t *meters, const struct jm_host_part *part, int i, const json_t *own, const char *twin)
+{
+	const char *cover = jm_json_text(own, "covered_by");
+	const json_t *above = meter_of(json_object_get(part[i].record, "meters"), cover);
+	json_t *known = meter_of(meters, twin), *joined;
+	char id[ID_SIZE], other[ID_SIZE] = "";
+	bool used = json_is_true(json_object_get(known, "elsewhere")) &&
+		    !json_is_true(json_object_get(own, "elsewhere"));
+
+	if (used)
+		json_object_del(known, "elsewhere");
+	if (above)
+		find_twin(part, i, above, other);
+	if (!above || *other)
+		return used;
+	joined_id(part, i, cover, id);
+	if (!*jm_json_text(known, "covered_by"))
+		return !json_object_set_new(known, "covered_by", json_string(id));
+	/* two meters include it, and what else they have in common is unknown */
+	joined = meter_of(meters, id);
+	if (joined && !*jm_json_text(joined, "covered_by"))
+		json_object_set(joined, "overlaps", json_object_get(known, "covered_by"));
+	return true;
+}
+
+static bool teach_twins(json_t *meters, const struct jm_host_part *part, int i)
+{
+	bool changed = false;
+	const json_t *own;
+	char twin[ID_SIZE];
+	size_t k;
+
+	json_array_foreach(json_object_get(part[i].record, "meters"), k, own)
+	{
+		find_twin(part, i, own, twin);
+		if (*twin && teach_twin(meters, part, i, own, twin))
+			changed = true;
+	}
+	return changed;
+}
+
 /* Twins go with the meter that they are, as if it included them. */
 static int add_meter(json_t *meters, const struct jm_host_part *part, int i, const json_t *own)
 {
@@ -183,6 +227,35 @@ static void add_phase(json_t *phase, const json_t *other, const json_t *meters, 
 	add_total(json_object_get(phase, "total"), meters, from, values);
 }
 
+/* ---- totals anew ----------------------------------------------------------------------------- */
+
+/* The sum over all meters, which no longer is what it was before the last part. */
+static void sum_again(json_t *record, const struct jm_host_part *part, int i)
+{
+	const json_t *meters = json_object_get(record, "meters");
+	json_t *phases = json_object_get(record, "phases"), *phase;
+	bool whole = true;
+	size_t p;
+
+	for (int k = 0; k < i; k++)
+		whole = whole && part[k].record;
+	if (!whole)
+		return;
+	forget_totals(json_object_get(record, "total"));
+	add_total(json_object_get(record, "total"), meters, 0, meters);
+	json_array_foreach(phases, p, phase)
+	{
+		whole = true;
+		for (int k = 1; k <= i; k++)
+			whole = whole &&
+				same_phase(json_object_get(part[k].record, "phases"), phases, p);
+		forget_totals(json_object_get(phase, "total"));
+		if (whole)
+			add_total(json_object_get(phase, "total"), meters, 0,
+				json_object_get(phase, "meters"));
+	}
+}
+
 /* ---- one part -------------------------------------------------------------------------------- */
 
 /* The grade of all is that of the worst: "A" is the best, "none" the worst. */
@@ -225,6 +298,7 @@ static void join(json_t *record, const struct jm_host_part *part, int i)
 	       *phases = json_object_get(record, "phases"), *phase;
 	size_t from = json_array_size(meters), k;
 	const json_t *meter;
+	bool again;
 
 	if (!part[i].record) {
 		forget_totals(json_object_get(record, "total"));
@@ -232,10 +306,13 @@ static void join(json_t *record, const struct jm_host_part *part, int i)
 	}
 	json_array_foreach(json_object_get(part[i].record, "meters"), k, meter)
 		add_meter(meters, part, i, meter);
+	again = teach_twins(meters, part, i);
 	add_total(json_object_get(record, "total"), meters, from, meters);
 	json_array_foreach(phases, k, phase)
 		add_phase(phase, same_phase(json_object_get(part[i].record, "phases"), phases, k),
 			meters, from, part, i);
+	if (again)
+		sum_again(record, part, i);
 	add_devices(record, part, i);
 	add_quality(json_object_get(record, "quality"), json_object_get(part[i].record, "quality"),
 		part[i].host);
