@@ -246,7 +246,8 @@ static enum jm_group_state state_of(const char *name)
 	return JM_STATE_UNKNOWN;
 }
 
-/* Over the devices of the knob on all hosts: ends of what was requested and enforced, and the worst state. */
+/* Over the devices of the knob on all hosts: ends of what was requested and enforced, and the worst
+ * state. */
 static void read_settings(const struct jm_group_dim *dim, const json_t *record,
 	struct jm_group_value *v, double *ret_requested_max)
 {

@@ -5,9 +5,12 @@
 #include "guard/guard_requests.h"
 #include "plan.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define HELD_WITHIN 0.005 /* of the value that was accepted */
 
 static const json_t *settings_of(const json_t *parameters)
 {
@@ -146,8 +149,8 @@ static bool is_known(const json_t *found, const struct jm_knob *knob)
 }
 
 /* Else a device that came later would keep the value of the case before. */
-static int check_known(const struct list *l, const char *name, const char *selector, size_t n,
-	struct jm_err *err)
+static int check_known(
+	const struct list *l, const char *name, const char *selector, size_t n, struct jm_err *err)
 {
 	const struct jm_knobs *knobs = jm_guard_knobs(l->guard);
 
@@ -376,6 +379,64 @@ int jm_case_apply(struct jm_guard *guard, const json_t *found, const json_t *par
 	free(applied);
 	free(each.setting);
 	free(l.setting);
+	return rc;
+}
+
+static const json_t *row_for(const json_t *rows, const struct jm_knob *knob)
+{
+	const json_t *row;
+	size_t i;
+
+	json_array_foreach(rows, i, row)
+	{
+		if (!strcmp(jm_json_text(row, "knob"), knob->name) &&
+			!strcmp(jm_json_text(row, "device"), knob->device))
+			return row;
+	}
+	return NULL;
+}
+
+static int check_row(const json_t *row, const struct jm_knob *knob, const struct jm_knob_value *now,
+	struct jm_err *err)
+{
+	double set = jm_json_real_of(row, "accepted"), has = jm_knob_value_number(now);
+	const char *value = jm_json_text(row, "value");
+	char text[JM_KNOB_TEXT], was[JM_KNOB_TEXT];
+
+	jm_knob_value_text(now, knob->unit, text, sizeof(text));
+	if (*value)
+		snprintf(was, sizeof(was), "%s", value);
+	else
+		jm_knob_value_text(&(struct jm_knob_value){.low = set, .high = set}, knob->unit,
+			was, sizeof(was));
+	if (*value ? !strcmp(value, text) : !(fabs(has - set) > HELD_WITHIN * fabs(set)))
+		return 0;
+	return jm_err_set(err, JM_EIO,
+		"%s of %s had %s when the work began, and %s at its end: another program, or the "
+		"device, changed it meanwhile, so that the figures are of no one setting.",
+		knob->name, knob->label, was, text);
+}
+
+int jm_case_check_held(struct jm_guard *guard, const json_t *rows, struct jm_err *err)
+{
+	const struct jm_knobs *knobs = jm_guard_knobs(guard);
+	struct jm_applied *now = calloc((size_t)knobs->n + 1, sizeof(*now));
+	int rc = 0;
+
+	if (!now)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the knobs.");
+	if (jm_guard_get(guard, now, NULL)) {
+		free(now);
+		return 0;
+	}
+	for (int k = 0; k < knobs->n && !rc; k++) {
+		const json_t *row = row_for(rows, &knobs->knob[k]);
+
+		if (row && !knobs->knob[k].unreadable && !*now[k].why &&
+			jm_knob_value_known(&now[k].accepted))
+			rc = check_row(row, &knobs->knob[k], &now[k].accepted, err);
+	}
+	free(now);
 	return rc;
 }
 

@@ -30,5 +30,8 @@ json_t *jm_case_found(const struct jm_knob *knob, const struct jm_knob_value *va
  */
 int jm_case_apply(struct jm_guard *guard, const json_t *found, const json_t *parameters,
 	const char *phase, json_t **ret_rows, struct jm_err *err);
+/* After the work: does each knob of the rows still have the value that was accepted? JM_EIO: not,
+ * because another program or the device changed it. What cannot be read now is not judged. */
+int jm_case_check_held(struct jm_guard *guard, const json_t *rows, struct jm_err *err);
 
 #endif

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #define SAME_SIGNAL_MS 100 /* within which it reaches all processes */
+#define UNUSABLE       125 /* exit status of work on a device that cannot be used */
 #define MAX_TRIES      100 /* of a case whose guard is killed again and again */
 
 struct run {
@@ -238,6 +239,22 @@ static int failed_before_work(
 	return rc;
 }
 
+/* A case whose setting another program changed while it ran has no figures of that setting. Phases
+ * change theirs. */
+static void judge_held(
+	const struct run *r, const struct turn *t, const json_t *settings, json_t *record)
+{
+	struct jm_err why = JM_ERR_INIT;
+
+	if (jm_case_sets_in(t->c->parameters, NULL) || !*r->guard || !jm_guard_alive(*r->guard) ||
+		!jm_case_check_held(*r->guard, settings, &why))
+		return;
+	jm_record_failed(record, "%s", why.text);
+	jm_record_set_failure(record, JM_FAILURE_DEVICE);
+	if (!json_is_array(json_object_get(record, "command"))) /* whose status is its own */
+		jm_record_set(record, "exit_status", json_integer(UNUSABLE));
+}
+
 /* With the settings made. */
 static int run_set(struct run *r, const struct turn *t, json_t *settings, json_t **ret_record,
 	struct jm_err *err)
@@ -253,6 +270,8 @@ static int run_set(struct run *r, const struct turn *t, json_t *settings, json_t
 		rc = jm_store_begin(r->o->store, t->c->id, t->block + 1, err);
 	if (!rc)
 		rc = run_worker(r, t, job, guarded, ret_record, err);
+	if (!rc && guarded && jm_record_is_ok(*ret_record))
+		judge_held(r, t, json_object_get(job, "settings"), *ret_record);
 	json_decref(job);
 	return rc;
 }
