@@ -257,12 +257,12 @@ static void show_relu(struct jm_node *n)
 		n->in[6] = NULL;
 }
 
-/* For a result that the op has and no other op reads. */
+/* For a result that the op has and no other op reads; filters' is in f32, as backends write it. */
 static struct jm_tensor *unread(const struct walk *w, const struct jm_tensor *t)
 {
 	const struct jm_cell *c = jm_graph_cell(w->g, t);
 	bool param = t->class == JM_CLASS_PARAM || c->origin;
-	enum jm_dtype type = !param ? t->type : t->rank > 1 ? w->g->gradient : w->g->vector;
+	enum jm_dtype type = !param ? t->type : t->rank == 2 ? w->g->gradient : w->g->vector;
 	struct jm_tensor *d = jm_graph_tensor(w->g, JM_CLASS_ACT, type, t->rank, t->dim, "unread");
 
 	if (d)

@@ -203,6 +203,15 @@ def test_less_memory_than_pytorch(env, network):
     assert p["peak_bytes"] - state <= 0.8 * (theirs * 1e9 - state)
 
 
+@pytest.mark.parametrize("words", [["vit-b16", "--freeze", "patches.weight"], ["vgg11", "--image", 224, "--freeze", "features.0.weight"]])
+def test_a_frozen_filter_in_16_bits_alone(env, words):
+    """Its bias is trained: the op that sums the bias also writes the filter's gradient, which none reads, in f32."""
+    env["JM_FAKE_DNN_WORKSPACE"] = "1048576"
+    p = plan(env, *words, "--batch", 2, "--precision", "bf16-true", "--graph")
+    unread = [t for group in p["graph"] for n in group["nodes"] if n["op"] == "conv-wgrad" for t in n["out"] if t and words[-1] in t["name"]]
+    assert [t["type"] for t in unread] == ["f32"]
+
+
 def test_large_tensors_of_stages_begin_at_multiples_of_512_bytes(env):
     """Also those that a stage keeps for several micro-steps at a time, and others, which lie behind them."""
     p = plan(env, "gpt-117m", "--batch", 2, "--seq", 200, "--precision", "bf16", "--pp", 2, "--accumulate", 4, "--graph")
