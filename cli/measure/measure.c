@@ -408,6 +408,8 @@ int jm_measure(struct measurement *m)
 		rc = jm_measure_settings_make(&m->settings, &m->cli->err);
 	if (!rc)
 		rc = run_work(m);
+	if (!rc)
+		jm_measure_settings_check(&m->settings);
 	jm_measure_settings_end(&m->settings);
 	if (!rc)
 		rc = write_results(m);

@@ -85,7 +85,14 @@ int jm_measure_settings_make(struct jm_measure_settings *s, struct jm_err *err)
 
 bool jm_measure_settings_broken(const struct jm_measure_settings *s)
 {
-	return s->lost.code == JM_EGONE;
+	return s->lost.code == JM_EGONE || s->changed.code;
+}
+
+/* After Ctrl-C the values found come first. */
+void jm_measure_settings_check(struct jm_measure_settings *s)
+{
+	if (s->guard && s->rows && !jm_last_interrupt() && jm_guard_alive(s->guard))
+		jm_case_check_held(s->guard, s->rows, &s->changed);
 }
 
 void jm_measure_settings_end(struct jm_measure_settings *s)
@@ -95,7 +102,9 @@ void jm_measure_settings_end(struct jm_measure_settings *s)
 
 	jm_guard_stop(s->guard, &s->lost);
 	s->guard = NULL;
-	json_array_foreach(jm_measure_settings_broken(s) ? s->rows : NULL, i, row)
+	if (!s->lost.code)
+		s->lost = s->changed;
+	json_array_foreach(s->lost.code == JM_EGONE ? s->rows : NULL, i, row)
 	{
 		json_object_set_new(row, "accepted", json_null());
 		json_object_set_new(row, "enforced", json_null());

@@ -139,3 +139,15 @@ def test_without_rights_nothing_runs(gpus):
     gpus.config("clocks=1;deny=1")
     done = measure(gpus, "--set", "gpu.power=300W", "--", "touch", gpus.tmp / "ran")
     assert done.returncode == FAILURE and is_back(gpus) and not (gpus.tmp / "ran").exists(), done.stderr
+
+
+@pytest.mark.parametrize("watts, status", [(200, "failed"), (300, "ok")])
+def test_a_cap_that_another_program_changes_is_a_failure(gpus, watts, status):
+    """The other program has a state folder of its own, so that it does not see the lock."""
+    other = ["env", f"JM_STATE={gpus.tmp / 'other'}", BIN, "set", "--control", "nvml", f"gpu.power@GPU-1={watts}W"]
+    done = measure(gpus, "--set", "gpu.power=300W", "--", *other)
+    assert done.returncode == (0 if status == "ok" else FAILURE), done.stderr
+    assert is_back(gpus)
+    one = record(gpus)
+    assert one.get("status", "ok") == status and [s["accepted"] for s in one["settings"]] == [300, 300]
+    assert status == "ok" or "had 300W when the work began, and 200W at its end" in one["reason"]
