@@ -136,18 +136,25 @@ static bool put_file(const void *what, FILE *f)
 }
 
 /* ret: NULL = the file gets its name */
-static int write_file(struct jm_safetensors_sink s, const json_t *notes, struct jm_output **ret)
+static int write_file(const char *path, const struct jm_safetensor *tensor, int n,
+	const json_t *notes, jm_safetensors_fn *give, void *arg, struct jm_output **ret,
+	struct jm_err *err)
 {
 	struct jm_err own = JM_ERR_INIT;
+	struct jm_safetensors_sink s = {.path = path,
+		.tensor = tensor,
+		.n = n,
+		.give = give,
+		.arg = arg,
+		.err = err ? err : &own};
 	const struct jm_safetensors_sink *sink = &s;
 	int code;
 
-	s.err = s.err ? s.err : &own;
 	code = make_header(&s, notes, s.err);
 	if (!code && !ret)
-		code = jm_output_by(s.path, put_file, &sink, s.err);
+		code = jm_output_by(path, put_file, &sink, s.err);
 	if (!code && ret)
-		code = jm_output_begin(s.path, ret, s.err);
+		code = jm_output_begin(path, ret, s.err);
 	if (!code && ret)
 		code = jm_output_fill(*ret, put_file, &sink, s.err);
 	free(s.order);
@@ -158,24 +165,12 @@ static int write_file(struct jm_safetensors_sink s, const json_t *notes, struct 
 int jm_safetensors_write(const char *path, const struct jm_safetensor *tensor, int n,
 	const json_t *notes, jm_safetensors_fn *give, void *arg, struct jm_err *err)
 {
-	return write_file((struct jm_safetensors_sink){.path = path,
-				  .tensor = tensor,
-				  .n = n,
-				  .give = give,
-				  .arg = arg,
-				  .err = err},
-		notes, NULL);
+	return write_file(path, tensor, n, notes, give, arg, NULL, err);
 }
 
 int jm_safetensors_prepare(const char *path, const struct jm_safetensor *tensor, int n,
 	const json_t *notes, jm_safetensors_fn *give, void *arg, struct jm_output **ret,
 	struct jm_err *err)
 {
-	return write_file((struct jm_safetensors_sink){.path = path,
-				  .tensor = tensor,
-				  .n = n,
-				  .give = give,
-				  .arg = arg,
-				  .err = err},
-		notes, ret);
+	return write_file(path, tensor, n, notes, give, arg, ret, err);
 }
