@@ -18,6 +18,9 @@ enum jm_failure {
 		JM_FAILURE_KINDS
 };
 
+/* The exit_status of native work that fails with JM_FAILURE_DEVICE. */
+#define JM_EXIT_DEVICE 125
+
 extern const char *const jm_failure_words[]; /* NULL-terminated */
 /* What an error code of a worker is: MEMORY, DEVICE, else WORK. */
 enum jm_failure jm_failure_of_code(int code);

@@ -134,18 +134,19 @@ static int parse_setting(struct list *l, const char *name, const char *value,
 	return 0;
 }
 
-static bool is_known(const json_t *found, const struct jm_knob *knob)
+/* NULL = none of the rows is of the knob */
+static const json_t *row_for(const json_t *rows, const struct jm_knob *knob)
 {
-	const json_t *one;
+	const json_t *row;
 	size_t i;
 
-	json_array_foreach(found, i, one)
+	json_array_foreach(rows, i, row)
 	{
-		if (!strcmp(jm_json_text(one, "knob"), knob->name) &&
-			!strcmp(jm_json_text(one, "device"), knob->device))
-			return json_object_get(one, "value") != NULL;
+		if (!strcmp(jm_json_text(row, "knob"), knob->name) &&
+			!strcmp(jm_json_text(row, "device"), knob->device))
+			return row;
 	}
-	return false;
+	return NULL;
 }
 
 /* Else a device that came later would keep the value of the case before. */
@@ -160,7 +161,7 @@ static int check_known(
 		if (strlen(knob->name) == n && !strncmp(knob->name, name, n) &&
 			jm_selector_means(selector, knob->device) &&
 			!jm_plan_other_node(l->parameters, knob->device) &&
-			!is_known(l->found, knob))
+			!json_object_get(row_for(l->found, knob), "value"))
 			return jm_err_set(err, JM_EUSAGE,
 				"What %s of %s had before the first case is not in the plan, so "
 				"the case without a setting cannot be run; continue it with the "
@@ -380,20 +381,6 @@ int jm_case_apply(struct jm_guard *guard, const json_t *found, const json_t *par
 	free(each.setting);
 	free(l.setting);
 	return rc;
-}
-
-static const json_t *row_for(const json_t *rows, const struct jm_knob *knob)
-{
-	const json_t *row;
-	size_t i;
-
-	json_array_foreach(rows, i, row)
-	{
-		if (!strcmp(jm_json_text(row, "knob"), knob->name) &&
-			!strcmp(jm_json_text(row, "device"), knob->device))
-			return row;
-	}
-	return NULL;
 }
 
 static int check_row(const json_t *row, const struct jm_knob *knob, const struct jm_knob_value *now,

@@ -20,7 +20,6 @@
 #include <unistd.h>
 
 #define SAME_SIGNAL_MS 100 /* within which it reaches all processes */
-#define UNUSABLE       125 /* exit status of work on a device that cannot be used */
 #define MAX_TRIES      100 /* of a case whose guard is killed again and again */
 
 struct run {
@@ -252,7 +251,7 @@ static void judge_held(
 	jm_record_failed(record, "%s", why.text);
 	jm_record_set_failure(record, JM_FAILURE_DEVICE);
 	if (!json_is_array(json_object_get(record, "command"))) /* whose status is its own */
-		jm_record_set(record, "exit_status", json_integer(UNUSABLE));
+		jm_record_set(record, "exit_status", json_integer(JM_EXIT_DEVICE));
 }
 
 /* With the settings made. */

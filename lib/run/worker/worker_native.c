@@ -18,7 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define UNUSABLE   125 /* exit status: the device cannot be used */
 #define SELFTEST_S 0.2
 
 struct native {
@@ -557,7 +556,7 @@ int jm__worker_native(struct jm__worker *w, struct jm_err *err)
 	jm__pace_record_soft(w, &n->pace, &n->work.own);
 	if (n->work.own.unusable ||
 		rc == JM_EGONE) { /* the fault is the device's, not the work's */
-		jm_record_set(w->record, "exit_status", json_integer(UNUSABLE));
+		jm_record_set(w->record, "exit_status", json_integer(JM_EXIT_DEVICE));
 		jm_record_set_failure(w->record, JM_FAILURE_DEVICE);
 	} else {
 		jm_record_set(w->record, "exit_status", rc ? NULL : json_integer(0));
