@@ -52,6 +52,20 @@ __device__ __forceinline__ int64_t image_again()
 
 /* ---- the first pass -------------------------------------------------------------------------- */
 
+/* Adds x - shift and its square. */
+template <int N, typename T>
+__device__ __forceinline__ void add_row(
+	const packed<N, T> &x, const float (&shift)[N], float (&first)[N], float (&second)[N])
+{
+#pragma unroll
+	for (int k = 0; k < N; k++) {
+		const float d = x.at(k) - shift[k];
+
+		first[k] += d;
+		second[k] += d * d;
+	}
+}
+
 template <int N, typename T>
 __global__ void __launch_bounds__(COLUMN_THREADS, RESIDENT)
 	group_sums_kernel(struct cuda_groups p)
@@ -67,13 +81,7 @@ __global__ void __launch_bounds__(COLUMN_THREADS, RESIDENT)
 	if (at < c) {
 		shifts_of<N, T>(p, blockIdx.z, at, shift);
 		over_ahead(p.pixels, c, images, share.ahead, [&](const packed<N, T> *row) {
-#pragma unroll
-			for (int k = 0; k < N; k++) {
-				const float d = row->at(k) - shift[k];
-
-				first[k] += d;
-				second[k] += d * d;
-			}
+			add_row(*row, shift, first, second);
 		});
 	}
 	leave_parts(first, second, p.scratch + blockIdx.z * gridDim.y * 2 * c, c, share.sums);
@@ -128,13 +136,7 @@ __global__ void __launch_bounds__(COLUMN_THREADS, RESIDENT)
 			made = make(row[0], made);
 			*reinterpret_cast<packed<N, T> *>(x) = made;
 			x += row_step() * c;
-#pragma unroll
-			for (int k = 0; k < N; k++) {
-				const float d = made.at(k) - shift[k];
-
-				first[k] += d;
-				second[k] += d * d;
-			}
+			add_row(made, shift, first, second);
 		});
 	}
 	leave_parts(first, second, p.scratch + image * gridDim.y * 2 * c, c, share.sums);
