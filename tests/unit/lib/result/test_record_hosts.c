@@ -21,7 +21,7 @@ static json_t *record(json_t *meters, double joules)
 		"{s:f, s:f}", "joules_measured", joules, "error_measured_joules", joules / 100);
 
 	return json_pack(
-		"{s:s, s:s, s:o, s:O, s:[{s:s, s:f, s:f, s:o, s:o}], s:{s:[]}, s:{s:s, s:[]}}",
+		"{s:s, s:s, s:o, s:o, s:[{s:s, s:f, s:f, s:o, s:o}], s:{s:[]}, s:{s:s, s:[]}}",
 		"status", "ok", "phase", "steady", "meters", meters, "total", total, "phases",
 		"name", "steady", "start_s", 0.0, "end_s", 10.0, "meters", json_deep_copy(meters),
 		"total", json_deep_copy(total), "provenance", "devices", "quality", "grade", "A",
