@@ -54,6 +54,20 @@ def test_links_and_files_exist(page):
         assert "NOUN" in path or (SOURCE / path).exists(), path
 
 
+def headings(page):
+    """The anchors of a page's headings, as GitHub makes them."""
+    for title in re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.M):
+        yield re.sub(r"[^\w\- ]", "", re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title).strip().lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_lead_to_headings(page):
+    for link, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text(encoding="utf-8")):
+        target = page.parent / link if link else page
+        if target.suffix == ".md":
+            assert anchor in headings(target), f"{link}#{anchor}"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_settings_have_a_control(page):
     """A knob of a device that a document shows is one that a control adds."""

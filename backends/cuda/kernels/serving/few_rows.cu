@@ -110,7 +110,7 @@ static void few_rows_by(const struct cuda_few_rows *p, cudaStream_t stream)
 		kernel<<<blocks, R::warps * WARP, 0, stream>>>(*p);
 }
 
-/* The fastest readings of those tried (docs/gpu-kernels.md, Serving). */
+/* The fastest readings of those tried (docs/serving-kernels.md). */
 template <typename T, typename Y>
 static void few_rows(const struct cuda_few_rows *p, cudaStream_t stream)
 {
