@@ -80,7 +80,7 @@ def options_of(row):
     for known in gpu_rows.ROWS.values():
         if known["workload"] == row["workload"] and known["own"].startswith("train --model "):
             words = known["own"].removeprefix("train --model ").split()
-            return [w for i, w in enumerate(words) if not {w, words[i - 1]} & {"--clip", "--lr", "--weight-decay", "--batch"}]
+            return [w for i, w in enumerate(words) if not {w, words[i - 1]} & {"--clip", "--lr", "--weight-decay", "--batch", "--accumulate"}]
     return None
 
 

@@ -65,6 +65,13 @@ def diffusion(batch, precision, aim):
             "peer": f"unet_torch.py {batch} SECONDS precision={precision}"}
 
 
+def from_pixels(batch, micro_steps, precision, aim):
+    """The encoders of pictures and captions are frozen, so PyTorch compiles three networks."""
+    return {"workload": "sd2", "batch": f"{micro_steps} x {batch}", "precision": precision, "unit": "image", "aim": aim, "graphs": 3,
+            "own": f"train --model sd2 --batch {batch} --accumulate {micro_steps} --lr 1e-5 --weight-decay 1e-2",
+            "peer": f"sd2_torch.py {batch} SECONDS micro-steps={micro_steps} precision={precision}"}
+
+
 ROWS = {
     "resnet50-fp16": resnet("resnet50", "fp16", 1.25),
     "resnet50-bf16": resnet("resnet50", "bf16", 1.12),
@@ -85,6 +92,7 @@ ROWS = {
     "fno-rbc3d-eager": fields("fno-rbc3d", 4, 3, eager=True),
     "unet-sd2": diffusion(64, "bf16", 1.3),
     "unet-sd2-fp16": diffusion(64, "fp16", 1.3),
+    "sd2": from_pixels(64, 3, "fp16", 1.3),
     "llava-13b": text("llava-13b, its projector", 8, 704, "bf16-true", 1.12, "llava-13b --batch 8 --freeze llama.*", "") | {
         "peer": "llava_torch.py 13b 8 704 SECONDS", "compiles": False, "once": True},
     "gpt-800m-fp8": text("gpt-800m", 8, 2048, "fp8", None, "gpt-800m --batch 8", ""),
@@ -156,8 +164,8 @@ def compile_all(given, rows):
     wanted = {f"{name} {mode}": (row, mode) for name, row in rows.items() if row.get("compiles", row["peer"])
               for mode in modes_of(given, row)}
     errors = {name: given.folder / f"{name.replace(' ', '.')}.compile.txt" for name in wanted}
-    programs = {name: start(compile_words(*one), errors[name], COMPILE_ONLY="2" if one[0].get("once") else "1")
-                for name, one in wanted.items()}
+    graphs = {name: row.get("graphs", 2 if row.get("once") else 1) for name, (row, _) in wanted.items()}
+    programs = {name: start(compile_words(*one), errors[name], COMPILE_ONLY=str(graphs[name])) for name, one in wanted.items()}
     meanwhile = given.meanwhile and subprocess.Popen(["bash", "-c", given.meanwhile])
     limit = time.time() + given.compile_limit
     for name, program in programs.items():

@@ -6,7 +6,7 @@ unet_torch.py BATCH SECONDS [latent=64] [precision=bf16|fp16] [mode=MODE]
 
 From latents and states of the text encoder that stay on the GPU, which learns the noise of a random step. Autocast, torch.compile of
 the whole network, channels last, q, k and v of one product, flash attention or cuDNN's as PyTorch chooses, fused AdamW, gradients
-clipped. In fp16 the loss is scaled. Parameters are those of diffusers' UNet2DConditionModel (tests/parity/test_unet_peer.py). MODE is that
+clipped. In fp16 the loss is scaled. Parameters are those of diffusers' UNet2DConditionModel (tests/parity/test_diffusion_peers.py). MODE is that
 of torch.compile. Prints one line of JSON as train_torch.py does.
 """
 import math
@@ -21,6 +21,8 @@ from measured_steps import measure
 WIDTHS, LAYERS, HEAD, GROUPS = (320, 640, 1280, 1280), 2, 64, 32
 CAPTION, CAPTION_WIDTH, CHANNELS, STEPS = 77, 1024, 4, 1000
 BETA_FIRST, BETA_LAST = 0.00085, 0.012
+TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "f32": torch.float32}
+WHERE = "cuda"
 
 
 def conv3(inside, to, stride=1):
@@ -28,22 +30,26 @@ def conv3(inside, to, stride=1):
 
 
 class Residual(nn.Module):
-    def __init__(self, inside, to, wave, groups):
+    """wave: width of the embedding of the step of noise; None where there is none."""
+
+    def __init__(self, inside, to, wave, groups, eps=1e-5):
         super().__init__()
-        self.norm1, self.conv1 = nn.GroupNorm(groups, inside, eps=1e-5), conv3(inside, to)
-        self.time_emb_proj = nn.Linear(wave, to)
-        self.norm2, self.conv2 = nn.GroupNorm(groups, to, eps=1e-5), conv3(to, to)
+        self.norm1, self.conv1 = nn.GroupNorm(groups, inside, eps=eps), conv3(inside, to)
+        self.time_emb_proj = nn.Linear(wave, to) if wave else None
+        self.norm2, self.conv2 = nn.GroupNorm(groups, to, eps=eps), conv3(to, to)
         self.conv_shortcut = nn.Conv2d(inside, to, 1) if inside != to else None
 
-    def forward(self, x, wave):
-        h = self.conv1(F.silu(self.norm1(x))) + self.time_emb_proj(wave)[:, :, None, None]
+    def forward(self, x, wave=None):
+        h = self.conv1(F.silu(self.norm1(x)))
+        if self.time_emb_proj:
+            h = h + self.time_emb_proj(wave)[:, :, None, None]
         h = self.conv2(F.silu(self.norm2(h)))
         return (self.conv_shortcut(x) if self.conv_shortcut else x) + h
 
 
-def attend(q, k, v, head):
+def attend(q, k, v, head, causal=False):
     q, k, v = (t.unflatten(-1, (-1, head)).transpose(1, 2) for t in (q, k, v))
-    return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+    return F.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(1, 2).flatten(2)
 
 
 class Attention(nn.Module):
@@ -150,23 +156,40 @@ class Diffusion(nn.Module):
         return F.mse_loss(found.float(), noise)
 
 
+def compiled(model, mode):
+    return torch.compile(model, **({"mode": mode} if mode else {}))
+
+
 class Training:
-    def __init__(self, batch, latent, precision, mode):
+    """An update takes `micro_steps` batches. dims: of the U-Net, where they are not those of Stable Diffusion 2."""
+
+    def __init__(self, batch, latent, precision, mode, micro_steps=1, **dims):
         torch.manual_seed(1)
-        net = UNet().cuda().to(memory_format=torch.channels_last)
-        both = [torch.randn(batch, CHANNELS, latent, latent, device="cuda").to(memory_format=torch.channels_last) for _ in range(2)]
-        self.inputs = [*both, torch.randint(STEPS, (batch,), device="cuda"), torch.randn(batch, CAPTION, CAPTION_WIDTH, device="cuda")]
-        self.items, self.parameters = batch, list(net.parameters())
-        self.model = torch.compile(Diffusion(net).cuda(), **({"mode": mode} if mode else {}))
-        self.type = {"bf16": torch.bfloat16, "fp16": torch.float16}[precision]
-        self.scaler = torch.amp.GradScaler("cuda", enabled=precision == "fp16")
+        with torch.device(WHERE):
+            net = UNet(**dims).to(memory_format=torch.channels_last)
+            both = [torch.randn(batch, CHANNELS, latent, latent).to(memory_format=torch.channels_last) for _ in range(2)]
+            caption = torch.randn(batch, CAPTION, dims.get("caption", CAPTION_WIDTH))
+            self.inputs = [*both, torch.randint(STEPS, (batch,)), caption]
+        self.model = compiled(Diffusion(net).to(WHERE), mode)
+        self.items, self.micro_steps, self.parameters = batch * micro_steps, micro_steps, list(net.parameters())
+        if micro_steps > 1:  # memory of their own: that of graphs is written again by the next micro-step
+            for p in self.parameters:
+                p.grad = torch.zeros_like(p)
+        self.type = TYPES[precision]
+        self.scaler = torch.amp.GradScaler(WHERE, enabled=precision == "fp16")
         self.optimizer = torch.optim.AdamW(self.parameters, lr=1e-5, weight_decay=1e-2, fused=True)
 
+    def batch(self):
+        """What a micro-step learns from: latents, noise, its steps and states of captions."""
+        return self.inputs
+
     def step(self):
-        self.optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cuda", dtype=self.type):
-            loss = self.model(*self.inputs)
-        self.scaler.scale(loss).backward()
+        self.optimizer.zero_grad(set_to_none=self.micro_steps == 1)
+        for _ in range(self.micro_steps):
+            batch = self.batch()
+            with torch.autocast(WHERE, dtype=self.type, enabled=self.type != torch.float32):
+                loss = self.model(*batch)
+            self.scaler.scale(loss / self.micro_steps).backward()
         self.scaler.unscale_(self.optimizer)
         nn.utils.clip_grad_norm_(self.parameters, 1.0, foreach=True)
         self.scaler.step(self.optimizer)

@@ -127,6 +127,16 @@ def test_layers_compiled_separately_are_compiled_once(bench):
     assert row["batch"] == "4 x 2048 beside 3 x 2048, the largest of each"
 
 
+def test_all_networks_of_a_row_are_compiled(bench):
+    """U-Net and both encoders of sd2: the program that fills the cache ends at its third graph."""
+    (bench / "gpu" / "sd2_torch.py").write_text((bench / "gpu" / "train_torch.py").read_text().replace(
+        "torch.compile(lambda x: x)(1)", "[torch.compile(lambda x: x)(1) for _ in range(3)]"))
+    done, log = run(bench, "sd2", "--seconds", "1")
+    assert done.returncode == 0, done.stderr
+    three = ["compiled"] * 3
+    assert log == [*three, "joulemark default", *three, "PyTorch 64 1 micro-steps=3 precision=fp16", "joulemark default"]
+
+
 def test_fastest_mode_of_pytorch_counts(bench):
     """Each mode compiles and runs; where one fails, the other counts."""
     script = (bench / "gpu" / "train_torch.py").read_text()
