@@ -93,6 +93,64 @@ __device__ __forceinline__ struct held take_line(const T *x, int line, bool exis
 	return {{u.w[0], v.w[0], u.w[1], v.w[1]}, {u.w[2], v.w[2], u.w[3], v.w[3]}};
 }
 
+/* Adds the products of a unit to the sums of two sets of four rows of w. */
+template <typename T>
+__device__ __forceinline__ void multiply_unit(
+	float (*sums)[4], const struct held &left, const struct words (&unit)[2])
+{
+#pragma unroll
+	for (int k = 0; k < 2; k++) {
+		const unsigned(&right)[4] = unit[k].w;
+		float(&sum)[4] = sums[k];
+
+		multiply(T(), sum, left.first, right[0], right[1]);
+		multiply(T(), sum, left.second, right[2], right[3]);
+		/* the compiler would move products behind later reads */
+		asm volatile("" : "+f"(sum[0]), "+f"(sum[3]));
+	}
+}
+
+/* Multiplies a tile of w and writes this warp's sums to `to`. As soon as a unit is multiplied, read
+ * fills its registers with the unit H::ahead further on; MORE: also with those of the next tile. */
+template <typename T, class H, bool MORE, class READ>
+__device__ __forceinline__ void multiply_tile(float *to, const struct held (&held)[H::units / 2],
+	const struct words (&unit)[H::ahead][2], const T *tile, const T *next, READ read)
+{
+	float d[4][4] = {};
+
+#pragma unroll
+	for (int i = 0; i < H::units; i++) {
+		multiply_unit<T>(d + i % 2 * 2, held[i / 2], unit[i % H::ahead]);
+		if (i + H::ahead < H::units)
+			read(tile, i + H::ahead);
+		else if (MORE)
+			read(next, i + H::ahead - H::units);
+	}
+	*reinterpret_cast<float4 *>(to + threadIdx.x % WARP * 4) = make_float4(
+		d[0][0] + d[0][3], d[1][0] + d[1][3], d[2][0] + d[2][3], d[3][0] + d[3][3]);
+}
+
+/* Adds up the sums of all warps for each element of a tile, by half of the warps in turn: to y, or
+ * to `kept` where blocks share the sums. */
+template <typename T, bool GATED, int BLOCKS>
+__device__ __forceinline__ void add_warps(const struct cuda_few_rows &p,
+	const float (*sums)[TILE], float (*kept)[TILE], int tile, int round)
+{
+	const int i = threadIdx.x - round % 2 * TILE;
+
+	if (i >= 0 && i < TILE) {
+		float sum = 0;
+
+#pragma unroll
+		for (int k = 0; k < WARPS; k++)
+			sum += sums[k][i];
+		if constexpr (BLOCKS > 1)
+			kept[round][i] = sum;
+		else
+			store_element<T, GATED>(p, tile, i, sum);
+	}
+}
+
 /* H: a holding. GATED: rows j and j + to / 2 of w are those of a gate and its factor. */
 template <typename T, class H, bool GATED>
 __global__ void __launch_bounds__(WARPS *WARP, 1) few_rows_held_kernel(struct cuda_few_rows p)
@@ -102,21 +160,22 @@ __global__ void __launch_bounds__(WARPS *WARP, 1) few_rows_held_kernel(struct cu
 	const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
 	const int rank = blockIdx.x % H::blocks, first = blockIdx.x / H::blocks;
 	const int step = gridDim.x / H::blocks, tiles = p.to / COLUMNS;
-	const int from = (rank * WARPS + warp) * (H::units / 2) * line;
+	const int begin = (rank * WARPS + warp) * (H::units / 2) * line;
+	/* from a tile to the next, and from a unit to the one with the other eight rows */
 	const int64_t apart = (int64_t)(GATED ? COLUMNS / 2 : COLUMNS) * p.from;
 	const int64_t other = (int64_t)(GATED ? p.to / 2 : COLUMNS / 2) * p.from;
-	const T *w = as<const T>(p.w) + first * apart + (int64_t)(lane / 8) * p.from + from +
+	const T *w = as<const T>(p.w) + first * apart + (int64_t)(lane / 8) * p.from + begin +
 		     lane % 8 * (line / 8);
 	const T *const x =
-		as<const T>(p.x) + (int64_t)(lane / 4) * p.from + from + lane % 4 * (line / 8);
-	struct words a[H::ahead][2]; /* of two sets of four rows */
+		as<const T>(p.x) + (int64_t)(lane / 4) * p.from + begin + lane % 4 * (line / 8);
+	struct words unit[H::ahead][2]; /* of two sets of four rows */
 	struct held held[H::units / 2];
 	int round = 0;
 	auto read_unit = [&](const T *tile, int i) {
 		const T *at = tile + i / 2 * line + i % 2 * other;
 
-		a[i % H::ahead][0] = read_once(at, true);
-		a[i % H::ahead][1] = read_once(at + 4 * p.from, true);
+		unit[i % H::ahead][0] = read_once(at, true);
+		unit[i % H::ahead][1] = read_once(at + 4 * p.from, true);
 	};
 
 	if (first < tiles)
@@ -129,44 +188,12 @@ __global__ void __launch_bounds__(WARPS *WARP, 1) few_rows_held_kernel(struct cu
 	for (int i = 0; i < H::units / 2; i++)
 		held[i] = take_line(x + i * line, line, lane / 4 < p.rows);
 	auto take_tile = [&](int tile, auto more) {
-		float d[4][4] = {}, (*sums)[TILE] = share[round % 2];
+		float(*sums)[TILE] = share[round % 2];
 
-#pragma unroll
-		for (int i = 0; i < H::units; i++) {
-			const struct held &left = held[i / 2];
-
-#pragma unroll
-			for (int k = 0; k < 2; k++) {
-				const unsigned(&right)[4] = a[i % H::ahead][k].w;
-				float(&sum)[4] = d[i % 2 * 2 + k];
-
-				multiply(T(), sum, left.first, right[0], right[1]);
-				multiply(T(), sum, left.second, right[2], right[3]);
-				/* the compiler would move products behind later reads */
-				asm volatile("" : "+f"(sum[0]), "+f"(sum[3]));
-			}
-			if (i + H::ahead < H::units)
-				read_unit(w, i + H::ahead);
-			else if (more.value)
-				read_unit(w + step * apart, i + H::ahead - H::units);
-		}
-		*reinterpret_cast<float4 *>(&sums[warp][lane * 4]) = make_float4(
-			d[0][0] + d[0][3], d[1][0] + d[1][3], d[2][0] + d[2][3], d[3][0] + d[3][3]);
+		multiply_tile<T, H, more.value>(
+			sums[warp], held, unit, w, w + step * apart, read_unit);
 		__syncthreads();
-		/* half of the warps add up, in turn */
-		const int i = threadIdx.x - round % 2 * TILE;
-
-		if (i >= 0 && i < TILE) {
-			float sum = 0;
-
-#pragma unroll
-			for (int k = 0; k < WARPS; k++)
-				sum += sums[k][i];
-			if constexpr (H::blocks > 1)
-				kept[round][i] = sum;
-			else
-				store_element<T, GATED>(p, tile, i, sum);
-		}
+		add_warps<T, GATED, H::blocks>(p, sums, kept, tile, round);
 		w += step * apart;
 		round++;
 	};
