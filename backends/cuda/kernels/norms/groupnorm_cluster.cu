@@ -57,6 +57,11 @@ __device__ __forceinline__ spot spot_of(const struct cuda_groups &p, const slice
 	return ret;
 }
 
+/* The norm of a thread's channels: (x - mean) scale + beta. */
+struct channel_lines {
+	float mean[PACK], scale[PACK], beta[PACK];
+};
+
 /* Starts to copy the pixels of a thread, `each` at a time, with copy(i). */
 template <class COPY> __device__ __forceinline__ void begin_copies(int n, int each, COPY copy)
 {
@@ -207,6 +212,47 @@ __device__ __forceinline__ void find_means(
 	__syncthreads();
 }
 
+/* The lines of a thread's channels by what find_means left; each: channels of a group. */
+__device__ __forceinline__ void found_lines(const struct cuda_groups &p, const spot &at,
+	const group_share &s, int each, channel_lines &line)
+{
+#pragma unroll
+	for (int k = 0; k < PACK; k++) {
+		const int group = (at.column * PACK + k) / each;
+
+		line.mean[k] = s.line[0][group];
+		line.scale[k] = s.line[1][group] * p.gamma[at.at + k];
+		line.beta[k] = p.beta[at.at + k];
+	}
+}
+
+/* Adds a pixel to the sums of x - shift and of its square. */
+template <typename T>
+__device__ __forceinline__ void add_moments(const packed<PACK, T> &part,
+	const float (&shift)[PACK], float (&first)[PACK], float (&second)[PACK])
+{
+#pragma unroll
+	for (int k = 0; k < PACK; k++) {
+		const float d = part.at(k) - shift[k];
+
+		first[k] += d;
+		second[k] += d * d;
+	}
+}
+
+/* y of a pixel. */
+template <typename T>
+__device__ __forceinline__ void norm_pack(
+	const packed<PACK, T> &part, const channel_lines &line, bool silu, float (&y)[PACK])
+{
+#pragma unroll
+	for (int k = 0; k < PACK; k++) {
+		const float t = (part.at(k) - line.mean[k]) * line.scale[k] + line.beta[k];
+
+		y[k] = silu ? t * sigmoid<T>(t) : t;
+	}
+}
+
 template <typename T>
 __global__ void __launch_bounds__(THREADS, 2)
 	group_cluster_kernel(struct cuda_groups p, slices q)
@@ -218,7 +264,8 @@ __global__ void __launch_bounds__(THREADS, 2)
 	const T *x = as<const T>(p.x) + at.first;
 	float4 *kept = memory + threadIdx.x;
 	float *space = reinterpret_cast<float *>(memory + q.kept * blockDim.x);
-	float first[PACK] = {}, second[PACK] = {}, shift[PACK], mean[PACK], scale[PACK], beta[PACK];
+	float first[PACK] = {}, second[PACK] = {}, shift[PACK];
+	channel_lines line;
 	auto part_of = [&](int i) {
 		packed<PACK, T> part;
 
@@ -233,38 +280,19 @@ __global__ void __launch_bounds__(THREADS, 2)
 	});
 	shifts_of<PACK, T>(p, at.image, at.at, shift);
 	as_they_arrive(at.n, quarter, [&](int i) {
-		const packed<PACK, T> part = part_of(i);
-#pragma unroll
-		for (int k = 0; k < PACK; k++) {
-			const float d = part.at(k) - shift[k];
-
-			first[k] += d;
-			second[k] += d * d;
-		}
+		add_moments(part_of(i), shift, first, second);
 	});
 	if (at.row == 0)
 		store(s.shift + at.column * PACK, shift);
 	cluster_sums(first, second, q, at, space, s);
 	find_means(p, q, s);
-#pragma unroll
-	for (int k = 0; k < PACK; k++) {
-		const int group = (at.column * PACK + k) / each;
-
-		mean[k] = s.line[0][group];
-		scale[k] = s.line[1][group] * p.gamma[at.at + k];
-		beta[k] = p.beta[at.at + k];
-	}
+	found_lines(p, at, s, each, line);
 	T *y = as<T>(p.y) + at.first;
 #pragma unroll 2
 	for (int i = 0; i < at.n; i++) {
-		const packed<PACK, T> part = part_of(i);
 		float v[PACK];
-#pragma unroll
-		for (int k = 0; k < PACK; k++) {
-			const float t = (part.at(k) - mean[k]) * scale[k] + beta[k];
 
-			v[k] = p.silu ? t * sigmoid<T>(t) : t;
-		}
+		norm_pack(part_of(i), line, p.silu, v);
 		store_sum(y + (int64_t)i * at.step * p.c, v, p.accumulate & JM_ADD_OUT);
 	}
 	cluster_wait();
@@ -301,6 +329,44 @@ __device__ __forceinline__ void find_ends(
 	__syncthreads();
 }
 
+/* The lines of a thread's channels as the forward pass left them. */
+__device__ __forceinline__ void saved_lines(
+	const struct cuda_groups &p, const spot &at, int each, channel_lines &line)
+{
+#pragma unroll
+	for (int k = 0; k < PACK; k++) {
+		const int64_t group = at.image * p.groups + (at.at + k) / each;
+
+		line.mean[k] = p.mean[group];
+		line.scale[k] = p.rstd[group] * p.gamma[at.at + k];
+		line.beta[k] = p.beta[at.at + k];
+	}
+}
+
+/* Writes dx of a thread's pixels by what find_ends left. over_channels(i, use) calls use(k, d, e)
+ * as the kernel says. */
+template <typename T, class OVER>
+__device__ __forceinline__ void write_gradient(const struct cuda_groups &p, const spot &at,
+	const group_share &s, int each, const channel_lines &line, OVER over_channels)
+{
+	const group_place<T> dx = place_of<T>(p, p.dx, at.image, at.pixel, at.at);
+	const T *old = as<const T>(p.dx) + at.first;
+
+#pragma unroll 2
+	for (int i = 0; i < at.n && dx.at; i++) {
+		float v[PACK];
+
+		over_channels(i, [&](int k, float d, float e) {
+			const int group = (at.column * PACK + k) / each;
+
+			v[k] = e * line.scale[k] - s.line[0][group] - d * s.line[1][group];
+		});
+		if (p.accumulate & JM_ADD_OUT)
+			add_stored(old + (int64_t)i * at.step * p.c, v);
+		store(dx.at + i * at.step * dx.c, v);
+	}
+}
+
 template <typename T>
 __global__ void __launch_bounds__(GRAD_THREADS, 2)
 	group_cluster_grad_kernel(struct cuda_groups p, slices q)
@@ -312,7 +378,8 @@ __global__ void __launch_bounds__(GRAD_THREADS, 2)
 	const T *x = as<const T>(p.x) + at.first, *dy = as<const T>(p.y) + at.first;
 	float4 *xs = memory + threadIdx.x, *dys = xs + q.kept * blockDim.x;
 	float *space = reinterpret_cast<float *>(memory + 2 * q.kept * blockDim.x);
-	float first[PACK] = {}, second[PACK] = {}, mean[PACK], scale[PACK], beta[PACK];
+	float first[PACK] = {}, second[PACK] = {};
+	channel_lines line;
 	/* use(k, d, e) for the channels of pixel i: d = x - mean, e = dy silu'(t) */
 	auto over_channels = [&](int i, auto use) {
 		packed<PACK, T> part, dpart;
@@ -321,9 +388,9 @@ __global__ void __launch_bounds__(GRAD_THREADS, 2)
 		fetch(reinterpret_cast<const T *>(dys + i * blockDim.x), dpart);
 #pragma unroll
 		for (int k = 0; k < PACK; k++) {
-			const float d = part.at(k) - mean[k];
+			const float d = part.at(k) - line.mean[k];
 
-			use(k, d, slope_of<T>(p, dpart.at(k), d * scale[k] + beta[k]));
+			use(k, d, slope_of<T>(p, dpart.at(k), d * line.scale[k] + line.beta[k]));
 		}
 	};
 
@@ -333,14 +400,7 @@ __global__ void __launch_bounds__(GRAD_THREADS, 2)
 		copy_async<16>(shared_at(xs + i * blockDim.x), x + pixel, true);
 		copy_async<16>(shared_at(dys + i * blockDim.x), dy + pixel, true);
 	});
-#pragma unroll
-	for (int k = 0; k < PACK; k++) {
-		const int64_t group = at.image * p.groups + (at.at + k) / each;
-
-		mean[k] = p.mean[group];
-		scale[k] = p.rstd[group] * p.gamma[at.at + k];
-		beta[k] = p.beta[at.at + k];
-	}
+	saved_lines(p, at, each, line);
 	as_they_arrive(at.n, quarter, [&](int i) {
 		over_channels(i, [&](int k, float d, float e) {
 			first[k] += e;
@@ -349,21 +409,7 @@ __global__ void __launch_bounds__(GRAD_THREADS, 2)
 	});
 	cluster_sums(first, second, q, at, space, s);
 	find_ends(p, q, s);
-	const group_place<T> dx = place_of<T>(p, p.dx, at.image, at.pixel, at.at);
-	const T *old = as<const T>(p.dx) + at.first;
-#pragma unroll 2
-	for (int i = 0; i < at.n && dx.at; i++) {
-		float v[PACK];
-
-		over_channels(i, [&](int k, float d, float e) {
-			const int group = (at.column * PACK + k) / each;
-
-			v[k] = e * scale[k] - s.line[0][group] - d * s.line[1][group];
-		});
-		if (p.accumulate & JM_ADD_OUT)
-			add_stored(old + (int64_t)i * at.step * p.c, v);
-		store(dx.at + i * at.step * dx.c, v);
-	}
+	write_gradient<T>(p, at, s, each, line, over_channels);
 	cluster_wait();
 }
 
