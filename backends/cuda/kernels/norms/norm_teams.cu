@@ -103,6 +103,26 @@ __device__ __forceinline__ void leave_columns(
 	}
 }
 
+/* Adds a row to the columns' sums, and its g and g x_hat to `mean`, where g = dy gamma. */
+template <bool CENTRED, int K, typename T>
+__device__ __forceinline__ void add_row(const team_row<K, T> &row, const float (&gamma)[K][2],
+	float (&dgamma)[K][2], float (&dbeta)[K][2], float2 &mean)
+{
+#pragma unroll
+	for (int i = 0; i < 2 * K; i++) {
+		const int k = i / 2, e = i % 2;
+		const float dy = row.dy[k].at(e), g = dy * gamma[k][e];
+		const float x_hat = (row.x[k].at(e) - row.mean) * row.rstd;
+
+		dgamma[k][e] += dy * x_hat;
+		mean.y += g * x_hat;
+		if constexpr (CENTRED) {
+			dbeta[k][e] += dy;
+			mean.x += g;
+		}
+	}
+}
+
 template <int TEAM, int K, bool CENTRED, bool SUMS, typename T>
 __global__ void __launch_bounds__(WARPS *WARP, 1) norm_teams_kernel(struct cuda_norm_grad p)
 {
@@ -125,19 +145,7 @@ __global__ void __launch_bounds__(WARPS *WARP, 1) norm_teams_kernel(struct cuda_
 
 		now = next;
 		load_row<CENTRED>(p, row + step, from, next);
-#pragma unroll
-		for (int i = 0; i < 2 * K; i++) {
-			const int k = i / 2, e = i % 2;
-			const float dy = now.dy[k].at(e), g = dy * gamma[k][e];
-			const float x_hat = (now.x[k].at(e) - now.mean) * now.rstd;
-
-			dgamma[k][e] += dy * x_hat;
-			mean.y += g * x_hat;
-			if constexpr (CENTRED) {
-				dbeta[k][e] += dy;
-				mean.x += g;
-			}
-		}
+		add_row<CENTRED>(now, gamma, dgamma, dbeta, mean);
 		mean = team_sums<CENTRED, TEAM>(mean, both[turn]);
 		mean.x /= p.width;
 		mean.y /= p.width;

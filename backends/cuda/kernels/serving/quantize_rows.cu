@@ -102,6 +102,44 @@ __device__ __forceinline__ void read_gated(const struct cuda_quantize_rows &p, i
 		v[k] = v[k] * sigmoid<T>(v[k]) * up[k];
 }
 
+/* Writes row `at`, which was kept, times `up` in e4m3. */
+template <typename T>
+__device__ __forceinline__ void write_codes(
+	const struct cuda_quantize_rows &p, int64_t at, const T *kept, float up)
+{
+	float v[PACK];
+
+	for (int i = PACK * threadIdx.x; i < p.width; i += PACK * blockDim.x) {
+		load(kept + i, v);
+#pragma unroll
+		for (int k = 0; k < PACK; k++)
+			v[k] = __fmul_rn(v[k], up);
+		store_codes<__NV_E4M3>(p.y + at * p.width + i, v, PACK);
+	}
+	if (threadIdx.x == 0)
+		p.inverse[at] = __fdiv_rn(1, up);
+}
+
+/* x rstd gamma of a row that norm_of left. */
+template <typename T>
+__device__ __forceinline__ void read_normed(
+	const T *x, float rstd, const float (&gamma)[PACK], float (&v)[PACK])
+{
+	load(x, v);
+#pragma unroll
+	for (int k = 0; k < PACK; k++)
+		v[k] = v[k] * rstd * gamma[k];
+}
+
+/* The largest of `most` and the magnitudes of v. */
+__device__ __forceinline__ float most_of(const float (&v)[PACK], float most)
+{
+#pragma unroll
+	for (int k = 0; k < PACK; k++)
+		most = fmaxf(most, fabsf(v[k]));
+	return most;
+}
+
 /* A block has ROWS rows. SCALED: what is read are products in 8 bits without their factors, which
  * are those of the row and of the column; several rows of a block share the latter. */
 template <enum source SOURCE, typename T, bool SCALED, int ROWS>
@@ -138,32 +176,16 @@ __global__ void quantize_rows_kernel(struct cuda_quantize_rows p)
 			if (SOURCE == SWIGLU)
 				read_gated<T, SCALED>(p, (above + r) * 2 * p.width + i, factor[r],
 					left, right, v);
-			if (SOURCE == NORM) {
-				load(kept + i, v);
-#pragma unroll
-				for (int k = 0; k < PACK; k++)
-					v[k] = v[k] * rstd[r] * left[k];
-			}
+			if (SOURCE == NORM)
+				read_normed(kept + i, rstd[r], left, v);
 			keep(kept, i, v);
-#pragma unroll
-			for (int k = 0; k < PACK; k++)
-				most[r] = fmaxf(most[r], fabsf(v[k]));
+			most[r] = most_of(v, most[r]);
 		}
 	}
 #pragma unroll
-	for (int r = 0; r < ROWS; r++) {
-		const float up = scale_of(block_max(most[r], share[1][r]), TOP);
-
-		for (int i = first; i < p.width; i += step) {
-			load(row + r * p.width + i, v);
-#pragma unroll
-			for (int k = 0; k < PACK; k++)
-				v[k] = __fmul_rn(v[k], up);
-			store_codes<__NV_E4M3>(p.y + (above + r) * p.width + i, v, PACK);
-		}
-		if (threadIdx.x == 0)
-			p.inverse[above + r] = __fdiv_rn(1, up);
-	}
+	for (int r = 0; r < ROWS; r++)
+		write_codes(p, above + r, row + r * p.width,
+			scale_of(block_max(most[r], share[1][r]), TOP));
 }
 
 template <enum source SOURCE, typename T, bool SCALED, int ROWS>
