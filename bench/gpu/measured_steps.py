@@ -37,14 +37,15 @@ def time_steps(training, steps):
     return (time.perf_counter() - start) / steps, loss.item()
 
 
-def measure(make, seconds, **said):
-    """Prints one line of JSON. make: makes the training, whose `step` gives a loss and has `items`; said: what the line has beside."""
+def measure(make, seconds, warm_up=5, **said):
+    """Prints one line of JSON. make: makes the training, whose `step` gives a loss and has `items`; warm_up: steps before each of two
+    clocks, that of the start and that of the measurement; said: what the line has beside."""
     began, training = time.perf_counter(), make()
-    time_steps(training, 5)
+    time_steps(training, warm_up)
     ready = time.perf_counter() - began
     torch.cuda.empty_cache()  # what the first steps took for trials of algorithms
     torch.cuda.reset_peak_memory_stats()
-    windows, steps = max(3, round(seconds)), max(1, round(1 / time_steps(training, 5)[0]))
+    windows, steps = max(3, round(seconds)), max(1, round(1 / time_steps(training, warm_up)[0]))
     before = joules()
     each, losses = zip(*(time_steps(training, steps) for _ in range(windows)))
     after = joules()

@@ -125,9 +125,10 @@ class Training(unet_torch.Training):
 
 def main(batch, seconds, *given):
     torch.backends.cudnn.benchmark = True
+    torch.set_float32_matmul_precision("high")
     words = {"micro-steps": "1", "precision": "fp16", "mode": "", **dict(one.split("=") for one in given)}
-    measure(lambda: Training(int(batch), words["precision"], words["mode"], int(words["micro-steps"])), float(seconds),
-            model="sd2", batch=int(batch), micro_steps=int(words["micro-steps"]), precision=words["precision"])
+    measure(lambda: Training(int(batch), words["precision"], words["mode"], int(words["micro-steps"])), float(seconds), warm_up=2, model="sd2",
+            batch=int(batch), micro_steps=int(words["micro-steps"]), precision=words["precision"])
 
 
 if __name__ == "__main__":
