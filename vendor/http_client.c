@@ -46,6 +46,7 @@ struct exchange {
 	CURL *easy;
 	char *body;
 	int number;
+	bool is_sent;
 	int64_t begun_ns, heard_ns; /* when the request began; when the last byte came, or that */
 	char text[TEXT_MAX + 1];    /* of an answer with another status than 200 */
 	char error[CURL_ERROR_SIZE];
@@ -277,6 +278,18 @@ static size_t on_bytes(char *bytes, size_t size, size_t n, void *arg)
 	return size * n;
 }
 
+/* libcurl would ask again on a new connection if a used one breaks before a byte of the answer: the
+ * server might answer twice, and the time of both would be that of one. */
+static int on_send(void *arg, char *own, char *peer, int own_port, int peer_port)
+{
+	struct exchange *e = arg;
+	bool again = e->is_sent;
+
+	(void)own, (void)peer, (void)own_port, (void)peer_port;
+	e->is_sent = true;
+	return again ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK;
+}
+
 /* What all requests have alike. */
 static bool set_common(struct jm_http_client *c, CURL *easy, const char *path)
 {
@@ -317,6 +330,8 @@ int jm_http_client_post(struct jm_http_client *c, const char *path, const char *
 	}
 	c->call.curl_easy_setopt(e->easy, CURLOPT_POSTFIELDS, e->body);
 	c->call.curl_easy_setopt(e->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(body));
+	c->call.curl_easy_setopt(e->easy, CURLOPT_PREREQFUNCTION, on_send);
+	c->call.curl_easy_setopt(e->easy, CURLOPT_PREREQDATA, e);
 	c->call.curl_easy_setopt(e->easy, CURLOPT_WRITEFUNCTION, on_bytes);
 	c->call.curl_easy_setopt(e->easy, CURLOPT_WRITEDATA, e);
 	c->call.curl_easy_setopt(e->easy, CURLOPT_ERRORBUFFER, e->error);
@@ -336,6 +351,8 @@ static void end(struct exchange *e, enum jm_http_end how, CURLcode rc)
 	int number = e->number;
 	long status = 0;
 
+	if (rc == CURLE_ABORTED_BY_CALLBACK)
+		why = "the connection closed before the answer";
 	e->client->call.curl_easy_getinfo(e->easy, CURLINFO_RESPONSE_CODE, &status);
 	snprintf(text, sizeof(text), "%s", how == JM_HTTP_WHOLE ? e->text : why);
 	drop(e);

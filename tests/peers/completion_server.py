@@ -104,6 +104,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.whole(int(way), {"error": {"message": f"status \x1b[31m{way}"}})
         elif way == "garbage":
             self.whole(200, {"no": "events"})
+        elif way == "close":
+            self.close_connection = True
         else:
             self.send_response(200)
             self.send_header("Transfer-Encoding", "chunked")

@@ -15,7 +15,7 @@ import time
 
 import pytest
 
-from completion_server import Server
+from completion_server import Handler, Server
 from fake_gpus import wait_for
 from jm import BIN, catches, jm
 from runs import one
@@ -106,6 +106,23 @@ def test_bad_answers_are_counted_and_said(tmp_path):
     assert s["server"]["tokens_merged"] == asked["merge"] - (asked["merge"] + 1) // 2
     for words in ("1 with status 5xx", "2 with a broken connection", "1 with a server that was silent or took too long", "no usage", "[DONE]"):
         assert words in r["note"]
+
+
+def test_a_request_whose_connection_closes_is_not_sent_again(tmp_path):
+    ways = ["well", "close", "well", "close"]
+    with server(tmp_path, *ways) as (url, log):
+        r, rows = measured(tmp_path, url, "--arrival", "single", "--seconds", "2")
+    s = r["serving"]
+    assert s["failures"]["broken"] == 2 and "2 with a broken connection" in r["note"]
+    assert [int(row["request"]) for row in rows[:3]] == [0, 2, 4]
+    assert len(log_of(log)) - s["requests_offered"] in (0, -1)  # the end cuts one
+
+
+def test_a_connection_that_closed_while_it_was_idle_fails_no_request(tmp_path, monkeypatch):
+    monkeypatch.setattr(Handler, "timeout", 0.02)
+    with server(tmp_path) as (url, log):
+        r, rows = measured(tmp_path, url, "--arrival", "poisson", "--rate", "8", "--seconds", "2")
+    assert r["serving"]["requests_failed"] == 0 and 5 < len(rows) <= len(log_of(log))
 
 
 def test_an_answer_that_never_ends_fails_after_the_time_that_is_given(tmp_path):
