@@ -14,6 +14,9 @@ import threading
 import time
 
 PAUSE = 0.002  # s between two events
+ERROR = {"error": {"error": {"message": "no memory"}}, "error_text": {"error": "no memory"},
+         "error_object": {"object": "error", "message": "no memory"}}
+TEXT = {"zero": "\0", "beyond": "\N{GRINNING FACE}"}  # of each token
 USAGE = {"huge": 5e9, "half": 2.5, "negative": -1, "text": "3"}  # numbers of tokens that are none
 
 
@@ -90,7 +93,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if way in ("reset", "stall", "drip", "cut") and i:
                 return False
             last = i + size >= n
-            self.piece(times, "" if way == "tail" and last else "x" * size, "length" if last else None)
+            self.piece(times, "" if way == "tail" and last else TEXT.get(way, "x" * size), "length" if last else None)
         return True
 
     def do_POST(self):
@@ -117,8 +120,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.server.alone_s:
             with self.server.alone:
                 time.sleep(self.server.alone_s)
-        if way == "error":
-            self.event(json.dumps({"error": {"message": "no memory"}}))
+        if way == "mark":
+            self.wfile.write(b"3\r\n\xef\xbb\xbf\r\n")
+        if way in ERROR:
+            self.event(json.dumps(ERROR[way]))
         elif way != "empty" and not self.stream(way, asked, times):
             if way == "reset":
                 self.reset()
@@ -133,6 +138,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.event(json.dumps({"choices": [], "usage": usage}))
         if way != "no_done":
             self.event("[DONE]")
+        if way == "behind":
+            self.event(json.dumps({"choices": [{"text": "x"}], "usage": {"prompt_tokens": 1, "completion_tokens": 99}}))
         self.wfile.write(b"0\r\n\r\n")
 
 

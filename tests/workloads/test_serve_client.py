@@ -24,7 +24,7 @@ from serving import SERVE
 PEER = pathlib.Path(__file__).parent.parent / "peers/completion_server.py"
 CLIENT = ["run", "serve-client", "--source", "null", "--warmup", "0", "--input-tokens", "3:9", "--output-tokens", "2:5"]
 FAILURES = {"500": "status_5xx", "429": "status_4xx", "302": "status_other", "reset": "broken", "cut": "broken",
-            "stall": "stalled", "error": "malformed", "garbage": "malformed", "empty": "malformed", "huge": "malformed",
+            "stall": "stalled", "error": "malformed", "error_text": "malformed", "error_object": "malformed", "garbage": "malformed", "empty": "malformed", "huge": "malformed",
             "half": "malformed", "negative": "malformed", "text": "malformed"}
 
 
@@ -89,7 +89,7 @@ def test_the_requests_are_those_of_serve(tmp_path):
 
 def test_bad_answers_are_counted_and_said(tmp_path):
     ways = ["well", "500", "reset", "merge", "429", "stall", "tail", "cut", "no_usage", "error", "302", "no_done", "garbage",
-            "huge", "half", "negative", "text", "empty", "well"]
+            "huge", "half", "negative", "text", "empty", "error_text", "error_object", "well"]
     with server(tmp_path, *ways) as (url, log):
         r, rows = measured(tmp_path, url, "--arrival", "single", "--seconds", "5", "--silence", "500ms")
     s = r["serving"]
@@ -106,6 +106,23 @@ def test_bad_answers_are_counted_and_said(tmp_path):
     assert s["server"]["tokens_merged"] == asked["merge"] - (asked["merge"] + 1) // 2
     for words in ("1 with status 5xx", "2 with a broken connection", "1 with a server that was silent or took too long", "no usage", "[DONE]"):
         assert words in r["note"]
+
+
+def test_what_is_unusual_in_an_answer_changes_no_figure(tmp_path):
+    """The character 0 as a token, characters of four bytes, a byte order mark before the events, events behind [DONE]."""
+    ways = ["zero", "beyond", "mark", "behind"] * 5
+    with server(tmp_path, *ways) as (url, log):
+        r, rows = measured(tmp_path, url, "--arrival", "single", "--seconds", "2")
+    s, truth = r["serving"], log_of(log)
+    assert s["requests_failed"] == 0 and len(rows) >= len(ways) and not r["note"]
+    assert [int(row["output_tokens"]) for row in rows] == [t["asked"]["max_tokens"] for t in truth[:len(rows)]]
+    assert s["server"]["tokens_merged"] == s["server"]["other_length"] == 0
+
+
+def test_a_server_that_does_not_stream_is_said(tmp_path):
+    with server(tmp_path, *["garbage"] * 1000) as (url, _):
+        done = jm(*CLIENT, "--url", url, "--arrival", "single", "--seconds", "1")
+    assert done.returncode == 1 and "no stream of events" in " ".join(done.stdout.split())
 
 
 def test_a_request_whose_connection_closes_is_not_sent_again(tmp_path):

@@ -114,13 +114,17 @@ static void on_event(void *arg, const char *text, size_t n)
 	const struct taker *t = arg;
 	struct jm_client *c = t->client;
 	struct jm_flow *flow = &c->flow[t->number];
-	struct jm_completion event = jm_completion_parse(text, n);
+	struct jm_completion event;
 
+	flow->has_event = true;
+	if (flow->is_done) /* nothing of the answer comes behind [DONE] */
+		return;
+	event = jm_completion_parse(text, n);
 	if (event.is_error && !flow->is_malformed) {
 		flow->is_malformed = true;
 		keep_reason(c, "%s", text);
 	}
-	flow->is_done = flow->is_done || event.is_done;
+	flow->is_done = event.is_done;
 	flow->is_last = flow->is_last || event.is_last;
 	flow->input = isnan(event.input) ? flow->input : event.input;
 	flow->output = isnan(event.output) ? flow->output : event.output;
@@ -180,6 +184,14 @@ static enum jm_client_failure failure_of(
 	return flow->is_last || flow->is_done ? JM_CLIENT_FAILURE_KINDS : JM_CLIENT_CUT;
 }
 
+static const char *reason_of(const struct jm_flow *flow, const char *text)
+{
+	if (*text)
+		return text;
+	return flow->has_event ? "the answer has no token or no end"
+			       : "the answer is no stream of events, which was asked for";
+}
+
 /* The server counts tokens; where it does not, each piece is one. */
 static void complete(struct jm_client *c, int number)
 {
@@ -215,7 +227,7 @@ void jm_client_end(void *arg, int number, enum jm_http_end end, long status, con
 		if (!c->flow[number].is_malformed && status && status != 200)
 			keep_reason(c, "status %ld, %.120s", status, text);
 		else if (!c->flow[number].is_malformed)
-			keep_reason(c, "%s", *text ? text : "the answer has no token or no end");
+			keep_reason(c, "%s", reason_of(&c->flow[number], text));
 		fail(c, number, why);
 	}
 	jm_event_stream_close(&c->flow[number].stream);

@@ -32,7 +32,7 @@ struct jm_flow {
 	int64_t sent_ns;
 	/* when an empty last piece came; 0 = none. It may be a token without text. */
 	int64_t tail_ns;
-	bool is_last, is_done, is_malformed;
+	bool has_event, is_last, is_done, is_malformed;
 };
 
 struct jm_client {

@@ -19,6 +19,14 @@ static bool take_count(const json_t *usage, const char *key, double *ret)
 	       (*ret >= 0 && *ret <= MOST_TOKENS && *ret == floor(*ret));
 }
 
+/* {"error": ...}, or as older servers of vLLM have it {"object": "error", ...}. */
+static bool is_error(const json_t *event)
+{
+	const json_t *error = json_object_get(event, "error");
+
+	return (error && !json_is_null(error)) || !strcmp(jm_json_text(event, "object"), "error");
+}
+
 struct jm_completion jm_completion_parse(const char *text, size_t n)
 {
 	struct jm_completion ret = {.input = NAN, .output = NAN};
@@ -29,12 +37,12 @@ struct jm_completion jm_completion_parse(const char *text, size_t n)
 		ret.is_done = true;
 		return ret;
 	}
-	event = json_loadb(text, n, 0, NULL);
+	event = json_loadb(text, n, JSON_ALLOW_NUL, NULL); /* a token may be the character 0 */
 	choice = json_array_get(json_object_get(event, "choices"), 0);
 	usage = json_object_get(event, "usage");
-	ret.is_error = !json_is_object(event) || json_is_object(json_object_get(event, "error"));
+	ret.is_error = !json_is_object(event) || is_error(event);
 	ret.has_choice = choice != NULL;
-	ret.is_empty = !*jm_json_text(choice, "text");
+	ret.is_empty = !json_string_length(json_object_get(choice, "text"));
 	ret.is_last = json_is_string(json_object_get(choice, "finish_reason"));
 	if (!take_count(usage, "prompt_tokens", &ret.input) ||
 		!take_count(usage, "completion_tokens", &ret.output))

@@ -43,10 +43,23 @@ static int add_data(struct jm_event_stream *s, struct jm_err *err)
 	return append(&s->data, &s->n_data, &s->room_data, line + from, s->n_line - from, err);
 }
 
+/* The first line may begin with a byte order mark. */
+static void skip_mark(struct jm_event_stream *s)
+{
+	size_t n = 3;
+
+	if (!s->has_begun && s->n_line >= n && !memcmp(s->line, "\xef\xbb\xbf", n)) {
+		s->n_line -= n;
+		memmove(s->line, s->line + n, s->n_line + 1);
+	}
+	s->has_begun = true;
+}
+
 static int end_line(struct jm_event_stream *s, jm_event_fn *event, void *arg, struct jm_err *err)
 {
 	int rc = 0;
 
+	skip_mark(s);
 	if (s->n_line) {
 		rc = add_data(s, err);
 	} else if (s->has_data) {

@@ -16,7 +16,7 @@
 struct jm_event_stream {
 	char *line, *data; /* of the line and of the event that are not complete */
 	size_t n_line, room_line, n_data, room_data;
-	bool has_data, after_return;
+	bool has_data, after_return, has_begun; /* has_begun: the first line is complete */
 };
 
 /* The data of an event, without its last line feed; text[n] is NUL. */
