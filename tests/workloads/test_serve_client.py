@@ -172,6 +172,18 @@ def test_a_server_that_fails_all_fails_the_run(tmp_path):
     assert "\x1b" not in r["reason"]
 
 
+def test_a_run_that_fails_keeps_what_was_done(tmp_path):
+    lines, record = tmp_path / "requests.csv", tmp_path / "record.json"
+    with server(tmp_path, *["well"] * 7, *["503"] * 1000) as (url, _):
+        done = jm(*CLIENT, "--url", url, "--arrival", "closed", "--running", "2", "--seconds", "60", "--json", record,
+                  "--requests-csv", lines)
+    r = json.loads(record.read_text())
+    s, reason = r["serving"], " ".join(r["reason"].split())
+    assert done.returncode == 1 and r["status"] == "failed" and "100 requests failed one after the other" in reason
+    assert s["requests_done"] == 7 == len(list(csv.DictReader(lines.open()))) and s["failures"]["status_5xx"] >= 100
+    assert "with status 5xx" in r["note"] and s["latency"]["max"] > 0
+
+
 def test_a_key_goes_to_loopback_alone(tmp_path):
     key = tmp_path / "key"
     key.write_text("secret\n")
@@ -246,7 +258,8 @@ def test_a_server_that_says_nothing_is_not_waited_for_longer_than_its_silence():
     (["--url", "http://127.0.0.1:1", "--start", "exit 3"], "status 3"),
     (["--url", "http://127.0.0.1:1", "--start", "exec sleep 60", "--ready", "300ms"], "not ready"),
     (["--url", "http://127.0.0.1:1/" + "x" * 3000], "3019 bytes"),
-    (["--arrival", "poisson"], "--rate"), (["--requests-csv", "/absent/x.csv"], "/absent")])
+    (["--arrival", "poisson"], "--rate"), (["--requests-csv", "/absent/x.csv"], "/absent"),
+    (["--device", "sim:h100x1"], "give --real-time")])
 def test_what_cannot_be_asked_is_said(options, word):
     r = jm(*CLIENT, "--seconds", "1", *options)
     assert r.returncode != 0 and word in r.stdout + r.stderr

@@ -285,9 +285,8 @@ static int check_server(struct jm_client *c, struct jm_err *err)
 		status);
 }
 
-static int client_step(void *state, struct jm_step *ret, struct jm_err *err)
+static int step(struct jm_client *c, struct jm_step *ret, struct jm_err *err)
 {
-	struct jm_client *c = state;
 	struct jm_clock *clock = c->work->sleeper->clock;
 	int64_t end = jm_clock_now(clock) + STEP_NS;
 	int code = check_server(c, err);
@@ -303,6 +302,29 @@ static int client_step(void *state, struct jm_step *ret, struct jm_err *err)
 		.bytes = NAN,
 		.loss = NAN};
 	c->made -= ret->items;
+	return code;
+}
+
+/* Figures of what was done, the list of requests, and what there is to say of them. */
+static int conclude(struct jm_client *c, struct jm_err *err)
+{
+	int code = jm_load_finish(&c->load, &c->load.answers, c->work, err);
+
+	if (c->work->more)
+		json_object_set_new(c->work->more, "serving", jm_client_json(c));
+	jm_load_note(&c->load, c->work);
+	jm_client_note(c, c->work->note, sizeof(c->work->note));
+	return code;
+}
+
+/* A run that fails keeps the figures of what was done before. */
+static int client_step(void *state, struct jm_step *ret, struct jm_err *err)
+{
+	struct jm_err also = JM_ERR_INIT;
+	int code = step(state, ret, err);
+
+	if (code)
+		conclude(state, &also);
 	return code;
 }
 
@@ -328,11 +350,11 @@ static int restart(void *state, struct jm_err *err)
 
 static int search_step(void *state, struct jm_err *err)
 {
-	const struct jm_client *c = state;
-	struct jm_step step;
+	struct jm_client *c = state;
+	struct jm_step taken;
 	int code = jm_work_interrupted(c->work, err);
 
-	return code ? code : client_step(state, &step, err);
+	return code ? code : step(c, &taken, err);
 }
 
 static int unfinished(const void *state)
@@ -355,6 +377,16 @@ static int find_rate(struct jm_client *c, struct jm_err *err)
 	return jm_rate_search(&server, err);
 }
 
+static int check_clock(const struct jm_work *work, struct jm_err *err)
+{
+	if (!jm_clock_simulated(work->sleeper->clock))
+		return 0;
+	return jm_err_set(err, JM_EUSAGE,
+		"A server answers in real time, and %s would take simulated time; give "
+		"--real-time.",
+		work->device);
+}
+
 static int client_setup(struct jm_work *work, void **ret_state, struct jm_err *err)
 {
 	struct jm_client *c = calloc(1, sizeof(*c));
@@ -367,7 +399,9 @@ static int client_setup(struct jm_work *work, void **ret_state, struct jm_err *e
 	c->start_s = NAN;
 	*ret_state = c;
 	allow_connections();
-	code = jm_load_open(&c->load, work, false, err);
+	code = check_clock(work, err);
+	if (!code)
+		code = jm_load_open(&c->load, work, false, err);
 	if (!code)
 		code = connect_to(c, err);
 	if (!code && c->load.finds_rate)
@@ -400,14 +434,9 @@ static int judge(const struct jm_client *c, struct jm_err *err)
 
 static int client_verify(void *state, struct jm_err *err)
 {
-	struct jm_client *c = state;
-	int code = jm_load_finish(&c->load, &c->load.answers, c->work, err);
+	int code = conclude(state, err);
 
-	if (c->work->more)
-		json_object_set_new(c->work->more, "serving", jm_client_json(c));
-	jm_load_note(&c->load, c->work);
-	jm_client_note(c, c->work->note, sizeof(c->work->note));
-	return code ? code : judge(c, err);
+	return code ? code : judge(state, err);
 }
 
 static void client_teardown(void *state)
