@@ -349,6 +349,12 @@ static bool takes_prefix(const char *unit, double value)
 	return (*unit == 'J' || !strncmp(unit, "Wh", 2)) && fabs(value) > 0;
 }
 
+/* Longer times are in seconds. */
+static bool is_short_time(const char *unit, double value)
+{
+	return *unit == 's' && (!unit[1] || unit[1] == '/') && fabs(value) > 0 && fabs(value) < 1;
+}
+
 double jm_text_prefix(const char *unit, double value, const char **ret_prefix)
 {
 	static const struct {
@@ -359,7 +365,7 @@ double jm_text_prefix(const char *unit, double value, const char **ret_prefix)
 	size_t n = sizeof(rows) / sizeof(rows[0]);
 
 	*ret_prefix = "";
-	if (!takes_prefix(unit, value))
+	if (!takes_prefix(unit, value) && !is_short_time(unit, value))
 		return 1;
 	for (size_t i = 0; i < n; i++)
 		if (fabs(value) >= rows[i].factor || i + 1 == n) {

@@ -60,6 +60,6 @@ void jm_text_estimate_at(int places, double mean, double half_width, char *out, 
 void jm_text_quantity(double value, double error, const char *unit, char *out, size_t size);
 /* What follows the unit of several items: "s" of images, nothing of GB. */
 const char *jm_text_plural(const char *unit);
-/* A prefix for values of this size in a unit that takes one (J, Wh): "m" and 1e-3. */
+/* A prefix for values of this size in a unit that takes one (J, Wh, s below 1 s): "m" and 1e-3. */
 double jm_text_prefix(const char *unit, double value, const char **ret_prefix);
 #endif

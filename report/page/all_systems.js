@@ -17,7 +17,7 @@
 		const all = part.curve.concat(part.off, part.reference).filter(has);
 		const place = JM.setting(s);
 		const text = (i, brief) => {
-			const label = brief ? place.brief(i) : s.points[i].label;
+			const label = brief ? place.brief(i) : JM.named(s, s.points[i]);
 			return s.points[i].state === "violated" ? "(" + label + ")" : label;
 		};
 		const nearAxis = (i) => x.mean[i] < 0.12 * Math.max(...x.mean.filter(known)); // where a label would lie on it
@@ -208,7 +208,7 @@
 		return JM.table(
 			[
 				{ title: "system", left: true, of: ([s]) => s.title },
-				{ title: "setting", left: true, of: ([, p]) => p.label + (p.reference ? " (reference)" : "") },
+				{ title: "setting", left: true, of: ([s, p]) => JM.named(s, p) + (p.reference ? " (reference)" : "") },
 				{ title: "throughput", unit: unit("throughput"), of: value("throughput") },
 				{ title: "efficiency", unit: unit("items_per_joule"), of: value("items_per_joule") },
 			],
@@ -296,9 +296,9 @@
 		return JM.table(
 			[
 				{ title: "system", left: true, of: (s) => s.title },
-				{ title: "reference", left: true, of: (s) => referenceOf(s).label },
+				{ title: "reference", left: true, of: (s) => JM.named(s, referenceOf(s)) },
 				{ title: "at the reference", unit: unit, of: value(referenceOf) },
-				{ title: "best", left: true, of: (s) => (bestOf(s) ? bestOf(s).label : "\u2013") },
+				{ title: "best", left: true, of: (s) => (bestOf(s) ? JM.named(s, bestOf(s)) : "\u2013") },
 				{ title: "at the best", unit: unit, of: value(bestOf) },
 			],
 			work.series,

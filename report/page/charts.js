@@ -36,7 +36,7 @@
 		const s = setting(series),
 			col = JM.column(series, metric),
 			part = parts(series),
-			bound = boundOf(series, metric);
+			bound = boundOf(series, metric) / col.factor;
 		if (known(bound)) note += " Dotted: the bound --" + metric.split("_")[0] + ".";
 		if (series.reference !== null)
 			note += " Dashed: the reference." + (metric === "throughput" && JM.limited ? " Dotted: " + JM.limitName + " than it." : "");
@@ -211,7 +211,7 @@
 		const note =
 			"EDP: energy \u00d7 time per " + series.item + "; ED2P: energy \u00d7 time\u00b2; EDS k, the Energy Delay Sum: " +
 			"(1\u00a0\u2212\u00a01/k) of the energy + 1/k of the time. All relative to the reference (" +
-			ref.label +
+			JM.named(series, ref) +
 			"), the dashed line at 1; lower is better. The vertical axis does not start at 0.";
 		return panel("Energy and delay together", note, option, {
 			id: series.id + "/products",
@@ -377,7 +377,7 @@
 				axisLabel: { color: c.soft, showMinLabel: false, showMaxLabel: false, formatter: (v) => +v.toPrecision(2) } });
 			out.tooltip.formatter = (p) =>
 				p.data && p.data.run !== undefined
-					? JM.el("div", {}, JM.el("b", {}, series.points[p.data.index].label), JM.el("br"),
+					? JM.el("div", {}, JM.el("b", {}, JM.named(series, series.points[p.data.index])), JM.el("br"),
 						"run " + JM.text(JM.run("repeat", p.data.run)) + ": " + p.data.value[1].toPrecision(3) + " %" +
 						(p.data.off ? ", outlier" : ""))
 					: "";

@@ -59,7 +59,7 @@
 	JM.runName = function (s, i) {
 		const p = s.points[at("point", i)],
 			repeat = at("repeat", i);
-		return p.label + (p.reference ? " (reference)" : "") + (known(repeat) ? ", repeat " + repeat : "");
+		return JM.named(s, p) + (p.reference ? " (reference)" : "") + (known(repeat) ? ", repeat " + repeat : "");
 	};
 
 	JM.mean = (list) => {

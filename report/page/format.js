@@ -69,7 +69,7 @@ const prefixes = [
 ];
 JM.scale = function (unit, values) {
 	const largest = Math.max(0, ...values.filter(known).map(Math.abs));
-	if (!/^(J|Wh)/.test(unit) || largest === 0) return { factor: 1, unit: unit };
+	if (!(/^(J|Wh)/.test(unit) || (/^s(\/|$)/.test(unit) && largest < 1)) || largest === 0) return { factor: 1, unit: unit };
 	const [prefix, factor] = prefixes.find((p) => largest >= p[1]) || prefixes[prefixes.length - 1];
 	return { factor: factor, unit: prefix + unit };
 };

@@ -5,7 +5,7 @@
 	const { el, known } = JM;
 	const FEW = 6; // systems that are answered in full
 
-	const labels = (s, list) => list.map((i) => s.points[i].label).join(", ");
+	const labels = (s, list) => list.map((i) => JM.named(s, s.points[i])).join(", ");
 
 	const watts = (stat) => JM.estimateOf(stat) + "\u00a0W";
 
@@ -15,7 +15,7 @@
 		const m = s.points[i].metrics,
 			ref = s.points[s.reference];
 		return (
-			"The reference is " + ref.label +
+			"The reference is " + JM.named(s, ref) +
 			(known(m.watts_mean.mean) && known(ref.metrics.watts_mean.mean)
 				? "; mean power" + (s.sum_of ? " of " + s.sum_of : "") + ": " + watts(m.watts_mean) + " instead of " + watts(ref.metrics.watts_mean) + "."
 				: ".")
@@ -35,9 +35,9 @@
 		if (found.kind === "none") return [what, el("div", {}, found.answer), nextStep(found)];
 		return [
 			what,
-			el("div", { class: "answer" }, found.kind === "best" ? s.points[found.leading].label + (s.per ? " " + s.per : "") : "no clear best"),
+			el("div", { class: "answer" }, found.kind === "best" ? JM.named(s, s.points[found.leading]) + (s.per ? " " + s.per : "") : "no clear best"),
 			el("div", {}, JM.nbsp(found.answer)),
-			found.kind === "best" ? null : el("div", {}, found.why[0].toUpperCase() + found.why.slice(1) + ". " + s.points[found.leading].label + (JM.limited ? " has the largest mean saving." : " has the best mean.")),
+			found.kind === "best" ? null : el("div", {}, found.why[0].toUpperCase() + found.why.slice(1) + ". " + JM.named(s, s.points[found.leading]) + (JM.limited ? " has the largest mean saving." : " has the best mean.")),
 			el("div", {}, meanPower(s, found.leading)),
 			nextStep(found),
 		];
@@ -81,10 +81,6 @@
 	}
 
 	function withoutReference(S) {
-		const named = (s, text) => {
-			const dims = JM.dims(s);
-			return (dims.length === 1 && !dims[0].knob && s.points.some((p) => p.settings[dims[0].index].text === text) ? dims[0].name + " " : "") + text;
-		};
 		const found = JM.works.map(leastEnergy).filter(Boolean).slice(0, FEW);
 		if (!found.length || S.runs.n < 2) return null;
 		const one = ([s, v, i]) => [
@@ -93,7 +89,7 @@
 				? el("div", {}, v.kind === "none" ? "No best setting: " + v.why + "." : v.sentence[0].toUpperCase() + v.sentence.slice(1) + ".")
 				: null,
 			el("div", { class: v && v.kind !== "best" ? null : "answer" }, v && v.kind !== "best" ? "Least mean: " : "",
-				S.series.length > 1 ? s.title + ": " : "", named(s, s.points[i].label)),
+				S.series.length > 1 ? s.title + ": " : "", JM.named(s, s.points[i])),
 			el("div", {}, stat(s, i, "items_per_joule") + " " + s.metrics.items_per_joule.unit + ", " + stat(s, i, "throughput") + " " + s.metrics.throughput.unit + "."),
 		];
 		const many = found.some(([s]) => s.work.series.length > 1);
@@ -197,7 +193,7 @@
 				left: true,
 				of: (s) => {
 					const i = s.points.length > 1 ? bestPoint(s, "items_per_joule", 1) : null;
-					return i === null ? "\u2013" : s.points[i].label;
+					return i === null ? "\u2013" : JM.named(s, s.points[i]);
 				},
 			},
 			{ title: "runs", of: (s) => s.runs_ok + (s.runs_failed ? " + " + s.runs_failed + " failed" : "") },

@@ -141,7 +141,7 @@
 			{ class: "card " + v.kind },
 			el("div", { class: "what" }, v.title[0].toUpperCase() + v.title.slice(1)),
 			el("div", { class: "answer" + (answer.length > 16 ? " long" : "") }, answer),
-			el("div", { class: "value" }, best ? "" : s.points[v.leading].label + ": ", v.value),
+			el("div", { class: "value" }, best ? "" : JM.named(s, s.points[v.leading]) + ": ", v.value),
 			change && v.kind === "best" ? el("div", { class: "change good" }, change) : null,
 			detail ? el("div", { class: "change" }, detail[0].toUpperCase() + detail.slice(1) + ".") : null,
 			el("div", { class: "meaning" }, JM.meaning(s, v.metric)),

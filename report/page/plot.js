@@ -253,7 +253,7 @@
 			more,
 		);
 		if (out.type === "value")
-			out.axisLabel = Object.assign({ formatter: (v) => JM.apart(String(+v.toPrecision(12))) }, out.axisLabel);
+			out.axisLabel = Object.assign({ formatter: (v) => JM.apartAll(JM.apart(String(+v.toPrecision(12)))) }, out.axisLabel);
 		return out;
 	}
 
@@ -372,6 +372,13 @@
 		return varied.length ? varied : all.slice(0, 1);
 	};
 
+	// "batch 16" of a point, where its label is "16": outside what has the name of the axis as its heading.
+	JM.named = function (series, point) {
+		const dims = JM.dims(series),
+			bare = dims.length === 1 && !dims[0].knob && point.settings[dims[0].index].text === point.label;
+		return (bare ? dims[0].name + " " : "") + point.label;
+	};
+
 	// Sizes, such as batches, that span a factor of eight or more have an axis of their logarithms; knobs have not.
 	const WIDE = 8;
 	const isWide = (one, xs) => !one.knob && xs.length > 2 && Math.min(...xs) > 0 && Math.max(...xs) >= WIDE * Math.min(...xs);
@@ -474,7 +481,7 @@
 		const i = p.data && p.data.index;
 		if (i === undefined) return "";
 		const point = series.points[i],
-			box = el("div", {}, el("b", {}, (name ? name + ": " : "") + point.label + (point.reference ? " (reference)" : "")));
+			box = el("div", {}, el("b", {}, (name ? name + ": " : "") + JM.named(series, point) + (point.reference ? " (reference)" : "")));
 		for (const col of cols)
 			box.append(el("br"), col.title + ": " + JM.estimate(col.mean[i], col.half[i], col.places) + " " + col.unit);
 		box.append(el("br"), [point.state, point.runs_ok + " runs", series.origin].filter(Boolean).join(", "));

@@ -150,7 +150,7 @@
 			bins = trace ? overTime(detail, tree, trace) : [];
 		if (!phases.length && !bins.length) return null;
 		let timed = !phases.length;
-		const label = (run) => s.points[JM.run("point", run)].label;
+		const label = (run) => JM.named(s, s.points[JM.run("point", run)]);
 		const note = () =>
 			"Of one run (" + label(timed ? trace.run : detail.run) + "), " + (timed ? "power" : "mean power of each phase") +
 			". A meter that includes others is split into those and the rest, which no other meter reads: what the components, " +

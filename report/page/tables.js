@@ -407,7 +407,7 @@
 			el(
 				"p",
 				{ class: "soft small" },
-				"Of one run (" + s.points[JM.run("point", detail.run)].label + "); " +
+				"Of one run (" + JM.named(s, s.points[JM.run("point", detail.run)]) + "); " +
 					(detail.origin ? "energy of the " + detail.origin + " meters with its uncertainty" : "it had no meters") +
 					". Phases may lie within others.",
 			),
@@ -420,7 +420,7 @@
 		const detail = JM.S.details[s.index];
 		const learnt = detail.learnt
 			? el("section", { class: "panel", "aria-label": "Learnt" }, el("h3", {}, "Learnt"),
-					el("p", {}, detail.learnt), el("p", { class: "soft small" }, "Of one run (" + s.points[JM.run("point", detail.run)].label + ")."))
+					el("p", {}, detail.learnt), el("p", { class: "soft small" }, "Of one run (" + JM.named(s, s.points[JM.run("point", detail.run)]) + ")."))
 			: null;
 		const tables = s.tables.map((t) =>
 			el(
@@ -492,7 +492,7 @@
 		const column = (title, unit, key) => ({ title: title, unit: unit, of: (i) => JM.plain(JM.run(key, i)) });
 		const who = [
 			many ? { title: "work", left: true, of: (i) => seriesOf(i).title } : null,
-			{ title: "setting", left: true, of: (i) => pointOf(i).label + (JM.run("outlier", i) ? " (outlier)" : "") },
+			{ title: "setting", left: true, of: (i) => JM.named(seriesOf(i), pointOf(i)) + (JM.run("outlier", i) ? " (outlier)" : "") },
 			{ title: "block", of: (i) => text(JM.run("block", i)) },
 			{ title: "repeat", of: (i) => text(JM.run("repeat", i)) },
 			{ title: "status", left: true, of: (i) => (JM.run("ok", i) ? "ok" : "failed") },

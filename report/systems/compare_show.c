@@ -82,8 +82,6 @@ static double prefix_of(const struct jm_compare_row *row, int metric, const char
 	*ret_prefix = "";
 	if (metric == JM_COMPARED_COST)
 		return 1;
-	if (*units[metric] == 's')
-		return fabs(mean) < 1 ? jm_text_prefix("J", mean, ret_prefix) : 1;
 	return jm_text_prefix(units[metric], mean, ret_prefix);
 }
 

@@ -504,6 +504,9 @@ def test_batches_stand_at_their_logarithms_and_failed_ones_nowhere(tmp_path):
     marks = {text: float(x) for x, text in re.findall(r'transform="translate\(([\d.]+) [^>]*>(\d+)</text>', chart)}
     assert {"4", "16", "64", "256"} <= set(marks) and "4096" not in marks
     assert marks["16"] - marks["4"] == pytest.approx(marks["256"] - marks["64"], abs=1)
+    runs, plane = dom.split("<h3>All runs")[1], dom.split("<h3>Efficiency against throughput")[1].split("</svg>")[0]
+    assert ">batch 16<" in runs and ">16<" not in runs and ">batch 1<" in plane and ">batch 16<" not in plane
+    assert "Of one run (batch 1)" in dom
 
 
 @BROWSER
@@ -561,6 +564,7 @@ def test_rates_of_requests_have_charts_of_their_latencies(tmp_path):
                "--arrival", "poisson", "--rate", "20,60", "--input-tokens", "3", "--output-tokens", "2:5", "--ttft", "1000s")
     dom = browse(make_page(tmp_path, rows), "--dump-dom", "--window-size=1400,3000")
     assert "Dotted: the bound --ttft." in dom and "Dotted: the bound --tpot." not in dom
-    assert ">1,000<" in dom or ">1000<" in dom  # the axis reaches the bound, which no first token does
+    assert ">1,000,000<" in dom.split("<h3>TTFT p99")[1].split("</svg>")[0]  # the axis in ms reaches the bound, which no first token does
+    assert re.search(">[mµ]s<", dom.split("<h3>TPOT p99")[1].split("</svg>")[0])
     titles = [html.unescape(t) for t in re.findall(r'role="img" aria-label="([^".]*)', dom)]
     assert {"Energy per token", "TTFT p99", "TPOT p99"} <= set(titles)

@@ -101,12 +101,42 @@ static void percents_stay_with_their_numbers(void **state)
 	}
 }
 
+static void times_below_a_second_have_a_prefix(void **state)
+{
+	static const struct {
+		const char *unit;
+		double value, factor;
+		const char *prefix;
+	} rows[] = {
+		{"s", 0.018, 1e-3, "m"},
+		{"s", 2e-5, 1e-6, "µ"},
+		{"s/token", 0.5, 1e-3, "m"},
+		{"s", 1, 1, ""},
+		{"s", 5000, 1, ""},
+		{"s", 0, 1, ""},
+		{"sample/s", 0.018, 1, ""},
+		{"J/token", 0.018, 1e-3, "m"},
+		{"J", 5000, 1e3, "k"},
+		{"W", 0.018, 1, ""},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		const char *prefix;
+
+		assert_float_equal(
+			jm_text_prefix(rows[i].unit, rows[i].value, &prefix), rows[i].factor, 0);
+		assert_string_equal(prefix, rows[i].prefix);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(digits_follow_the_interval),
 		cmocka_unit_test(entries_begin_at_their_column),
 		cmocka_unit_test(percents_stay_with_their_numbers),
+		cmocka_unit_test(times_below_a_second_have_a_prefix),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
