@@ -5,11 +5,11 @@
  * table. Start values as in GPT-2.
  */
 #include "engine/graph/model.h"
+#include "gpt_config.h"
 #include "transformer.h"
 #include "engine/graph/layer.h"
 #include "engine/graph/tensor_parallel.h"
 
-#define EPS   1e-5
 #define THETA 10000.0
 
 #define CARAML "arXiv 2409.12994, github.com/FZJ-JSC/CARAML"
@@ -19,6 +19,7 @@ static const char *const position_kinds[] = {"learned", "rotary", NULL};
 struct dims {
 	int64_t layers, hidden, ffn, vocab, context, batch, seq;
 	int heads;
+	double eps;
 	enum { LEARNED, ROTARY } positions; /* in the order of position_kinds */
 };
 
@@ -34,6 +35,7 @@ static const struct jm_option options[] = {
 		JM_BIND(JM_CHOICE, struct dims, positions),
 		.choices = position_kinds,
 		.help = "learned (a table) or rotary"},
+	JM_MODEL_REAL(struct dims, eps, "norm-eps", 1e-12, 1, "what the norms add to the variance"),
 	{0},
 };
 
@@ -83,6 +85,8 @@ static int gpt_complete(struct jm_values *v, int64_t seq, struct jm_err *err)
 
 	if (!code && !jm_values_text(v, "positions"))
 		code = jm_values_set(v, "positions", "learned", err);
+	if (!code && !jm_values_text(v, "norm-eps"))
+		code = jm_values_set(v, "norm-eps", "1e-5", err);
 	if (!code && jm_values_text(v, "hidden"))
 		code = jm_dim_default(v, "ffn", 4 * jm_dim(v, "hidden"), err);
 	if (!code && seq)
@@ -119,10 +123,10 @@ static struct jm_tensor *network(struct jm_graph *g, const struct dims *d)
 			.heads = d->heads,
 			.causal = true,
 			.theta = d->positions == ROTARY ? THETA : 0,
-			.eps = EPS,
+			.eps = d->eps,
 			.init = JM_INIT_GPT2,
 			.activation = jm_graph_gelu});
-	x = jm_transformer_norm(g, x, d->hidden, EPS, "ln_f");
+	x = jm_transformer_norm(g, x, d->hidden, d->eps, "ln_f");
 	return jm_graph_classify(g, jm_graph_whole_rows(g, x), table, target);
 }
 
@@ -171,6 +175,8 @@ const struct jm_model jm_model_gpt = {
 	.options = options,
 	.presets = presets,
 	.weights = weights,
+	.config = jm_gpt_config,
+	.make_config = jm_gpt_make_config,
 	.cuts = true,
 	.complete = gpt_complete,
 	.default_seq = gpt_default_seq,

@@ -1,117 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "llama_config.h"
 #include "llama_dims.h"
+#include "network_config.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/text/json.h"
 
-struct reader {
-	const char *file;
-	struct jm_values *ret;
-	struct jm_err *err;
-};
-
-static int set(const struct reader *r, const char *option, double value)
+static int check_kind(const struct jm_config_reader *r, const json_t *config)
 {
-	char text[32];
-
-	snprintf(text, sizeof(text), "%.15g", value);
-	if (strtod(text, NULL) != value)
-		snprintf(text, sizeof(text), "%.17g", value);
-	return jm_values_set(r->ret, option, text, r->err);
-}
-
-/* fallback: of a key that is missing or null; NAN = it must be there. */
-static int take(const struct reader *r, const json_t *from, const char *key, const char *option,
-	double fallback)
-{
-	const json_t *value = json_object_get(from, key);
-	const struct jm_option *row = jm_values_get(r->ret, option)->option;
-	double number = json_is_number(value) ? json_number_value(value) : fallback;
-
-	if (value && !json_is_number(value) && !json_is_null(value))
-		number = NAN;
-	if (number >= row->min && number <= row->max &&
-		(row->type != JM_INT || number == floor(number)))
-		return set(r, option, number);
-	if (value && !json_is_null(value))
-		return jm_err_set(r->err, JM_EFORMAT,
-			"%s is damaged: '%s' is no number from %g to %g; fetch it again.", r->file,
-			key, row->min, row->max);
-	return jm_err_set(r->err, JM_EFORMAT,
-		"%s has no '%s', which a LLaMA needs; fetch it again, or name the dimensions by "
-		"options and the weights by their file.",
-		r->file, key);
-}
-
-/* ---- what must be as this model has it ------------------------------------------------------- */
-
-static int refuse(const struct reader *r, const char *key, const char *value, const char *known)
-{
-	return jm_err_set(r->err, JM_ENOSUP,
-		"%s says %s is %.60s, and model llama computes %s only; take other weights.",
-		r->file, key, value, known);
-}
-
-/* A key that is absent is as it must be. */
-static int check_word(
-	const struct reader *r, const json_t *config, const char *key, const char *known)
-{
-	const json_t *value = json_object_get(config, key);
-
-	if (!value || json_is_null(value) ||
-		(json_is_string(value) && !strcmp(json_string_value(value), known)))
-		return 0;
-	return refuse(r, key, json_is_string(value) ? json_string_value(value) : "no text", known);
-}
-
-static int check_false(const struct reader *r, const json_t *config, const char *key)
-{
-	return json_is_true(json_object_get(config, key)) ? refuse(r, key, "true", "false") : 0;
-}
-
-static int check_kind(const struct reader *r, const json_t *config)
-{
-	int code = check_word(r, config, "model_type", "llama");
+	int code = jm_config_check_word(r, config, "model_type", "llama");
 
 	if (!code)
-		code = check_word(r, config, "hidden_act", "silu");
+		code = jm_config_check_word(r, config, "hidden_act", "silu");
 	if (!code)
-		code = check_false(r, config, "attention_bias");
+		code = jm_config_check_flag(r, config, "attention_bias", false);
 	if (!code)
-		code = check_false(r, config, "mlp_bias");
-	if (!code && json_is_object(json_object_get(config, "quantization_config")))
-		code = refuse(r, "quantization_config", "given", "weights that are not quantized");
-	return code;
+		code = jm_config_check_flag(r, config, "mlp_bias", false);
+	return code ? code : jm_config_check_plain(r, config);
 }
 
 /* ---- rotary positions ------------------------------------------------------------------------ */
 
-static int take_scaling(const struct reader *r, const json_t *scaling)
-{
-	int code = take(r, scaling, "factor", "rope-factor", NAN);
+/* ---- rotary positions ------------------------------------------------------------------------ */
 
-	if (!code)
-		code = take(r, scaling, "low_freq_factor", "rope-low", NAN);
-	if (!code)
-		code = take(r, scaling, "high_freq_factor", "rope-high", NAN);
-	if (!code)
-		code = take(r, scaling, "original_max_position_embeddings", "rope-context", NAN);
-	return code;
+static int take_scaling(const struct jm_config_reader *r, const json_t *scaling)
+{
+	static const struct jm_config_key keys[] = {{"factor", "rope-factor", NAN},
+		{"low_freq_factor", "rope-low", NAN}, {"high_freq_factor", "rope-high", NAN},
+		{"original_max_position_embeddings", "rope-context", NAN}, {0}};
+
+	return jm_config_take(r, scaling, keys);
 }
 
 /* rope_theta and rope_scaling; from transformers 5 on all is in rope_parameters. */
-static int take_rotary(const struct reader *r, const json_t *config)
+static int take_rotary(const struct jm_config_reader *r, const json_t *config)
 {
+	static const struct jm_config_key theta[] = {{"rope_theta", "theta", 10000}, {0}};
 	const json_t *parameters = json_object_get(config, "rope_parameters");
 	const json_t *scaling = json_object_get(config, "rope_scaling");
 	const char *type;
-	int code = take(
-		r, json_is_object(parameters) ? parameters : config, "rope_theta", "theta", 10000);
+	int code = jm_config_take(r, json_is_object(parameters) ? parameters : config, theta);
 
 	if (code)
 		return code;
@@ -121,32 +51,36 @@ static int take_rotary(const struct reader *r, const json_t *config)
 	if (!json_is_object(scaling) || !strcmp(type, "default"))
 		return 0;
 	if (strcmp(type, "llama3") != 0)
-		return refuse(r, "the type of rope_scaling", type, "llama3");
+		return jm_config_refuse(r, "the type of rope_scaling", type, "llama3");
 	return take_scaling(r, scaling);
+}
+
+/* Which others give where they are missing. */
+static int take_heads(const struct jm_config_reader *r, const json_t *config)
+{
+	const double heads = jm_values_number(r->ret, "heads");
+	const struct jm_config_key keys[] = {{"num_key_value_heads", "kv-heads", heads},
+		{"head_dim", "head-width", floor(jm_values_number(r->ret, "hidden") / heads)}, {0}};
+
+	return jm_config_take(r, config, keys);
 }
 
 int jm_llama_config(
 	const char *file, const json_t *config, struct jm_values *ret, struct jm_err *err)
 {
-	static const struct {
-		const char *key, *option;
-		double fallback;
-	} keys[] = {{"num_hidden_layers", "layers", NAN}, {"hidden_size", "hidden", NAN},
-		{"num_attention_heads", "heads", NAN}, {"intermediate_size", "ffn", NAN},
-		{"vocab_size", "vocab", NAN}, {"max_position_embeddings", "context", 2048},
-		{"rms_norm_eps", "norm-eps", 1e-6}};
-	const struct reader r = {file, ret, err};
+	static const struct jm_config_key keys[] = {{"num_hidden_layers", "layers", NAN},
+		{"hidden_size", "hidden", NAN}, {"num_attention_heads", "heads", NAN},
+		{"intermediate_size", "ffn", NAN}, {"vocab_size", "vocab", NAN},
+		{"max_position_embeddings", "context", 2048}, {"rms_norm_eps", "norm-eps", 1e-6},
+		{0}};
+	const struct jm_config_reader r = {"llama", file, ret, err};
 	bool tied = json_is_true(json_object_get(config, "tie_word_embeddings"));
 	int code = check_kind(&r, config);
 
-	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys) && !code; i++)
-		code = take(&r, config, keys[i].key, keys[i].option, keys[i].fallback);
 	if (!code)
-		code = take(&r, config, "num_key_value_heads", "kv-heads",
-			jm_values_number(ret, "heads"));
+		code = jm_config_take(&r, config, keys);
 	if (!code)
-		code = take(&r, config, "head_dim", "head-width",
-			floor(jm_values_number(ret, "hidden") / jm_values_number(ret, "heads")));
+		code = take_heads(&r, config);
 	if (!code)
 		code = take_rotary(&r, config);
 	return code ? code : jm_values_set(ret, "tied", tied ? "yes" : "no", err);

@@ -85,8 +85,8 @@ struct jm_model {
 	 * errors. ret: values of the options, unset. */
 	int (*config)(const char *file, const struct json_t *config, struct jm_values *ret,
 		struct jm_err *err);
-	/* Optional: a new config.json of this network, but for the type of its weights; NULL = out
-	 * of memory. */
+	/* Optional: a new config.json of this network, but for the type of its weights; null = none
+	 * describes it; NULL = out of memory. */
 	struct json_t *(*make_config)(const struct jm_values *dims);
 	/* Optional: parameters that are never trained; patterns as in struct jm_freeze. */
 	const char *frozen;

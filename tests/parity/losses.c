@@ -26,6 +26,7 @@
 #include "engine/run/program.h"
 #include "engine/graph/tensor.h"
 #include "engine/run/start_values.h"
+#include "workloads/parts/weights_config.h"
 #include "workloads/parts/weights_save.h"
 
 #define LR 1e-3
@@ -210,7 +211,7 @@ static void read_dims(struct jm_values *dims, const struct jm_training *t, char 
 		*strchr(*words, '=') = 0;
 		check(jm_values_set(&given, *words, *words + strlen(*words) + 1, &err));
 	}
-	check(jm_model_dims(t->model, NULL, &given, dims, &err));
+	check(jm_weights_dims(t->model, NULL, getenv("JM_TEST_FROM"), &given, dims, &err));
 	jm_values_done(&given);
 }
 

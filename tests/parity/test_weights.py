@@ -57,6 +57,10 @@ def gpt2():
     from transformers import GPT2Config, GPT2LMHeadModel
     return GPT2LMHeadModel(GPT2Config(vocab_size=256, n_positions=24, n_embd=48, n_layer=2, n_head=3))
 
+def gpt2_wide():
+    from transformers import GPT2Config, GPT2LMHeadModel
+    return GPT2LMHeadModel(GPT2Config(vocab_size=256, n_positions=24, n_embd=48, n_layer=2, n_head=3, n_inner=100, layer_norm_epsilon=0.05))
+
 def llama():
     from transformers import LlamaConfig, LlamaForCausalLM
     return LlamaForCausalLM(LlamaConfig(vocab_size=256, hidden_size=48, intermediate_size=80, num_hidden_layers=2,
@@ -173,13 +177,14 @@ def load(kind, file, *data):
 
 def load_folder(folder, *data):
     "The loss of ours, which gives the configuration too."
-    from transformers import LlamaForCausalLM
-    net, info = LlamaForCausalLM.from_pretrained(folder, torch_dtype="auto", output_loading_info=True)
+    from transformers import AutoModelForCausalLM
+    net, info = AutoModelForCausalLM.from_pretrained(folder, torch_dtype="auto", output_loading_info=True)
     assert not any(info.values()), info
     assert net.dtype == torch.float32
     return loss(net, *data)
 """
 VIT = ("vit", {"layers": 2, "hidden": 48, "heads": 3, "ffn": 96, "image": 32, "patch": 8, "classes": 5}, 4, 1)
+GPT2 = {"layers": 2, "hidden": 48, "heads": 3, "ffn": 192, "vocab": 256, "context": 24, "positions": "learned"}
 KINDS = {
     "resnet18": ("resnet", {"layers": 18, "hidden": 64, "image": 32, "classes": 5}, 4, 1),
     "resnet50": ("resnet", {"layers": 50, "hidden": 64, "image": 32, "classes": 5}, 4, 1),
@@ -194,13 +199,14 @@ KINDS = {
                                 "vocab": 20}, 2, 1),
     "timm_vit": VIT,
     "torchvision_vit": VIT,
-    "gpt2": ("gpt", {"layers": 2, "hidden": 48, "heads": 3, "ffn": 192, "vocab": 256, "context": 24, "positions": "learned"},
-             2, 24),
+    "gpt2": ("gpt", GPT2, 2, 24),
+    "gpt2_wide": ("gpt", {**GPT2, "ffn": 100, "norm-eps": 0.05}, 2, 24),
     "llama": ("llama", {"layers": 2, "hidden": 48, "heads": 6, "kv-heads": 2, "ffn": 80, "vocab": 256, "context": 32,
                         "theta": 500000}, 2, 32),
     "llama3_2": ("llama", {"layers": 2, "hidden": 48, "heads": 6, "kv-heads": 1, "ffn": 80, "vocab": 256, "context": 32,
                            "tied": "yes", "rope-factor": 8, "rope-low": 1, "rope-high": 4, "rope-context": 16}, 2, 32),
 }
+OF_FOLDERS = ["gpt2", "gpt2_wide", "llama", "llama3_2"]  # whose config.json gives the dimensions
 STEPS = 2
 
 
@@ -235,11 +241,11 @@ def make_data(path, kind):
     return path
 
 
-def losses(kind, data, folder, steps, **env):
-    """The loss of the first batch by joulemark, behind the steps, without training."""
+def losses(kind, data, folder, steps, told=True, **env):
+    """The loss of the first batch by joulemark, behind the steps, without training. told: of the dimensions."""
     model, dims, batch, seq = KINDS[kind]
     words = [BUILD / "tests/parity/losses", model, "cpu", "f32", steps, batch, seq, data, folder / "w", 1,
-             *(f"{name}={value}" for name, value in dims.items())]
+             *(f"{name}={value}" for name, value in dims.items() if told)]
     done = subprocess.run([*map(str, words)], check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           env={**os.environ, **{name: str(value) for name, value in env.items()}}, timeout=1000)
     assert done.returncode == 0, done.stderr
@@ -303,7 +309,15 @@ def test_a_pipeline_of_diffusers(theirs, tmp_path):
         losses("diffusion", data, tmp_path, 0, JM_TEST_FROM=folder)
 
 
-@pytest.mark.parametrize("kind", ["llama", "llama3_2"])
+@pytest.mark.parametrize("kind", OF_FOLDERS)
+def test_their_folder_alone_gives_their_loss(kind, theirs, tmp_path):
+    _, _, batch, seq = KINDS[kind]
+    data = make_data(tmp_path / "data", kind)
+    expected = theirs.call("save", kind, tmp_path / "theirs", data, batch, seq)
+    assert losses(kind, data, tmp_path, 0, told=False, JM_TEST_FROM=tmp_path / "theirs") == pytest.approx(expected, rel=3e-5)
+
+
+@pytest.mark.parametrize("kind", OF_FOLDERS)
 def test_our_folder_is_a_pretrained_network(kind, theirs, tmp_path):
     """config.json, shards and index, without a word from us."""
     _, _, batch, seq = KINDS[kind]

@@ -164,3 +164,62 @@ def test_prompts_that_cannot_be_read_are_said(folder, tmp_path):
     text.write_text("Hello\n")
     assert "--tokenizer" in refused(*SERVE, "--from", folder, "--text", text)
     assert "token 700" in refused(*SERVE, "--from", folder, "--text", text, "--tokenizer", tokenizer)
+
+
+# ---- gpt
+
+GPT = {"model_type": "gpt2", "n_embd": 16, "n_layer": 2, "n_head": 4, "n_inner": None, "vocab_size": 300, "n_positions": 8,
+       "layer_norm_epsilon": 1e-5, "activation_function": "gelu_new", "tie_word_embeddings": True}
+GPT_DIMS = ("--layers", 2, "--hidden", 16, "--heads", 4, "--vocab", 300, "--context", 8)
+
+
+@pytest.fixture(scope="module", name="saved_gpt")
+def save_gpt(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("gpt")
+    one("run", "gpt", *GPT_DIMS, *TRAIN, "--save", folder)
+    return folder
+
+
+@pytest.fixture(name="gpt")
+def folder_of_gpt(saved_gpt, tmp_path):
+    """change(key=value): its config.json, as transformers writes it, with other values."""
+    (tmp_path / "model.safetensors").symlink_to(saved_gpt / "model.safetensors")
+
+    def change_gpt(**keys):
+        config = {name: value for name, value in {**GPT, **keys}.items() if value is not None}
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        return tmp_path
+    return change_gpt
+
+
+def test_a_folder_of_gpt_gives_the_dimensions_of_a_training(gpt, saved_gpt, tmp_path):
+    assert json.loads((saved_gpt / "config.json").read_text()) == {
+        **GPT, "n_inner": 64, "architectures": ["GPT2LMHeadModel"], "torch_dtype": "float32"}
+    again = tmp_path / "again.safetensors"
+    for folder in saved_gpt, gpt():
+        assert one("run", "gpt", "--from", folder, *TRAIN, "--save", again)["weights"]["from"] == str(folder)
+        old, new = read(saved_gpt / "model.safetensors"), read(again)
+        assert {name: shape for name, (_, shape, _) in old.items()} == {name: shape for name, (_, shape, _) in new.items()}
+
+
+def test_rotary_positions_have_no_config_of_gpt2(tmp_path):
+    one("run", "gpt", *GPT_DIMS, "--positions", "rotary", *TRAIN, "--save", f"{tmp_path}/net/")
+    assert shards(tmp_path / "net") == ["model.safetensors"]
+
+
+@pytest.mark.parametrize("keys, word", [
+    ({"n_embd": None}, "has no 'n_embd', which model gpt needs"), ({"n_positions": "x"}, "'n_positions' is no number"),
+    ({"vocab_size": 1e12}, "'vocab_size' is no number"), ({"layer_norm_epsilon": -1}, "'layer_norm_epsilon'"),
+    ({"model_type": "gpt_neo"}, "gpt_neo"), ({"activation_function": "relu"}, "computes gelu_new only"),
+    ({"scale_attn_weights": False}, "scale_attn_weights is false, and model gpt computes true only"),
+    ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx"),
+    ({"add_cross_attention": True}, "add_cross_attention"), ({"tie_word_embeddings": False}, "tie_word_embeddings"),
+    ({"quantization_config": {"bits": 4}}, "quantization_config"), ({"n_inner": 32}, "c_fc"), ({"n_layer": 3}, "h.2.")])
+def test_a_config_of_gpt_that_does_not_fit_is_refused(gpt, keys, word):
+    folder = gpt(**keys)
+    said = refused("run", "gpt", *TRAIN, "--from", folder)
+    assert word in said and str(folder) in said
+
+
+def test_a_preset_of_another_gpt_is_refused(gpt):
+    assert "name the model gpt instead" in refused("run", "gpt-117m", *TRAIN, "--from", gpt())

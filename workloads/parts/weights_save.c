@@ -245,6 +245,8 @@ static int write_config(
 	if (!network.model->make_config)
 		return 0;
 	config = network.model->make_config(network.dims);
+	if (json_is_null(config))
+		return 0;
 	code = config ? name_file(folder, "config.json", file, err)
 		      : jm_err_set(err, JM_ENOMEM, "Out of memory for a config.json.");
 	if (!code) {

@@ -18,11 +18,11 @@ struct jm_weights_source {
 };
 
 /*
- * Writes the tensors, or their means where the update keeps those, in the types of the masters, f32
- * unless the precision has none; those that are
- * frozen as they are in `from`. The file gets its name when all of it is on the disk. A path that
- * ends in '/', or is a folder, becomes a folder as Hugging Face lays it out
- * (jm_safetensors_write_folder), with a config.json if the model writes one. Waits for the device.
+ * Writes the tensors, or their means where the update keeps those, in the types of the masters,
+ * f32 unless the precision has none; those that are frozen as they are in `from`. The file gets
+ * its name when all of it is on the disk. A path that ends in '/', or is a folder, becomes a folder
+ * as Hugging Face lays it out (jm_safetensors_write_folder), with a config.json if one describes
+ * the model. Waits for the device.
  * Of ranks that share a model all call it, and rank 0 writes the file, which is that of one rank.
  */
 int jm_weights_save(struct jm_program *p, struct jm_network network,

@@ -160,7 +160,8 @@ const struct jm_option jm_train_options[] = {
 		JM_BIND(JM_TEXT, struct train, given.from),
 		.argument = "FILE|FOLDER",
 		.help = "start values: weights in the format safetensors, one file or a folder as "
-			"Hugging Face lays it out, with the names of the model's reference (see "
+			"Hugging Face lays it out, whose config.json gives the dimensions of a "
+			"llama or gpt, with the names of the model's reference (see "
 			"docs/weights.md). With another number of classes the last layer begins "
 			"with new values"},
 	{.name = "freeze",
@@ -178,8 +179,8 @@ const struct jm_option jm_train_options[] = {
 		.help = "write the weights there after the last step, in the format safetensors; "
 			"an old file is replaced when all of the new one is on the disk. A folder, "
 			"whose name ends in / if there is none yet, gets model.safetensors, or "
-			"shards with their index, and config.json of a llama, as Hugging Face has "
-			"them"},
+			"shards with their index, and config.json of a llama or gpt, as Hugging "
+			"Face has them"},
 	{.name = "save-shard",
 		JM_BIND(JM_REAL, struct train, weights.shard),
 		.unit = "",
