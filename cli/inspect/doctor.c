@@ -462,8 +462,8 @@ const struct jm_command jm_command_doctor = {
 		       "remedy. What this machine does not have is named in one line; --all gives "
 		       "the reasons. 'need an argument' marks sources that need options, such as "
 		       "the address of a power meter; without them it is unknown whether they "
-		       "answer (null in JSON). The last lines say what kind of figures are to be "
-		       "had here, and what to do next.",
+		       "answer (null in JSON). The last lines say what kind of figures this "
+		       "machine gives, and what to do next.",
 	.example = "joulemark doctor\n"
 		   "joulemark doctor --all",
 	.options = options,

@@ -64,7 +64,7 @@ static void set_aside(struct pass *p, const struct jm_knob *knob)
 	jm_journal_close(&j);
 }
 
-/* The value is back; its journal was not to be had. */
+/* The value is back; its journal could not be read. */
 static void say_without(struct pass *p, const struct entry *e, const struct jm_knob_value *found)
 {
 	char text[JM_KNOB_TEXT];

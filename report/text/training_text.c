@@ -49,6 +49,7 @@ static void add_loading(const json_t *record, char *out, size_t size)
 	double per_s = jm_json_real_of(data, "load_per_s");
 	double joules = jm_json_real_of(data, "host_joules");
 	double world = jm_json_real_of(json_object_get(record, "gang"), "world");
+	double threads = jm_json_real_of(data, "threads");
 	char text[320], number[40], rate[80] = "", energy[80] = "", of[40] = "";
 
 	if (!data)
@@ -64,10 +65,10 @@ static void add_loading(const json_t *record, char *out, size_t size)
 		jm_text_format(
 			energy, sizeof(energy), " and %.3g J of the host (estimated)", joules);
 	jm_text_format(text, sizeof(text),
-		"%s%.0f pictures, those read ahead too, were read in %.3g s of %.0f thread(s)%s%s, "
+		"%s%.0f pictures, those read ahead too, were read in %.3g s of %.0f thread%s%s%s, "
 		"%.0f files could not be read; steps waited %.3g s for pictures.",
-		of, jm_json_real_of(data, "decoded"), jm_json_real_of(data, "decode_s"),
-		jm_json_real_of(data, "threads"), rate, energy, jm_json_real_of(data, "corrupt"),
+		of, jm_json_real_of(data, "decoded"), jm_json_real_of(data, "decode_s"), threads,
+		threads == 1 ? "" : "s", rate, energy, jm_json_real_of(data, "corrupt"),
 		jm_json_real_of(data, "wait_s"));
 	jm_text_append(out, size, " ", text);
 	if (!*jm_json_text(data, "decoder"))

@@ -92,9 +92,10 @@ def test_loading_has_a_share_of_the_packages(folders):
 
 def test_report_has_top1(folders):
     store = folders / "store.db"
-    run(folders, "--eval-data", folders / "val", "--epochs", 3, "--store", store)
+    threads = run(folders, "--eval-data", folders / "val", "--epochs", 3, "--store", store)["data"]["threads"]
     shown = " ".join(jm("report", store).stdout.split())
     assert "of 20 held-out pictures right) after step 15" in shown and "steps waited" in shown
+    assert f"s of {threads} thread{'s' if threads > 1 else ''} (" in shown
 
 
 def test_evaluation_does_not_depend_on_the_batch(folders):
