@@ -13,6 +13,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "tests" / "peers"), str(ROOT / "bench" / "gpu")]
+
 
 class Block(nn.Module):
     def __init__(self, dims):
@@ -134,7 +137,6 @@ def cifar(name):
 
 
 def xception():
-    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "peers"))
     import torch_xception
     return torch_xception.Xception({"hidden": 32, "layers": 8, "classes": 1000})
 
@@ -162,6 +164,39 @@ IMAGES = {
     "xception": (xception, 299, 1000),
     "resnet152-cifar": (lambda: cifar("resnet152"), 32, 10),
 }
+
+
+def attention(q, k, v, is_causal=False):
+    """Where torch has none of one call."""
+    assert not is_causal
+    return (q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])).softmax(-1) @ v
+
+
+def unet(batch, dims):
+    """U-Net of Stable Diffusion 2, and latents with noise, its steps and captions."""
+    import unet_torch
+    if not hasattr(F, "scaled_dot_product_attention"):
+        F.scaled_dot_product_attention = attention
+    width, side = dims["hidden"], dims["latent"]
+    net = unet_torch.UNet([times * width for times in (1, 2, 4, 4)]).to(memory_format=torch.channels_last)
+    both = [torch.randn(batch, 4, side, side).to(memory_format=torch.channels_last) for _ in range(2)]
+    caption = torch.randn(batch, unet_torch.CAPTION, unet_torch.CAPTION_WIDTH)
+    return unet_torch.Diffusion(net), (*both, torch.randint(unet_torch.STEPS, (batch,)), caption)
+
+
+def of_points(layer, x):
+    """fno_torch.Linear as a convolution of single points, which oneDNN computes in a tenth of the time of the product."""
+    return F.conv1d(x.flatten(2), layer.weight[:, :, None], layer.bias[:, 0]).unflatten(2, x.shape[2:])
+
+
+def fields(name, batch):
+    """Fourier neural operator, and two states of its fields."""
+    import fno_torch
+    fno_torch.Linear.forward = of_points
+    dims = fno_torch.MODELS[name]
+    return fno_torch.Operator(**dims), [torch.randn(batch, dims["fields"], *dims["points"]) for _ in range(2)]
+
+
 GPT_117M = {"layers": 12, "hidden": 768, "heads": 12, "ffn": 3072, "vocab": 50257, "context": 1024}
 
 
@@ -171,6 +206,10 @@ def declare(name, batch, seq, given):
         make, size, classes = IMAGES[name]
         image = torch.randn(batch, 3, size, size).to(memory_format=torch.channels_last)
         return Classifier(make()).train(), (image, torch.randint(classes, (batch,)))
+    if name == "unet":
+        return unet(batch, given)
+    if name.startswith("fno"):
+        return fields(name, batch)
     dims = {**(GPT_117M if name.startswith("gpt") else {}), **given}
     ids, target = (torch.randint(dims["vocab"], (batch, seq)) for _ in range(2))
     mask = torch.ones(seq, seq, dtype=torch.bool).triu(1)

@@ -32,7 +32,7 @@ PACKAGES = ("python3-torch", "python3-torchvision", "libopenblas0-pthread", "lib
 # the parity test that has a network of the kind
 SMALL = {"resnet18": "basic", "resnet50": "bottleneck", "vit-l16": "vit", "gpt-117m": "gpt learned",
          "gpt-tiny": "gpt learned", "llama-small": "llama", "alexnet": "alexnet", "vgg16": "vgg11",
-         "inception3": "inception", "xception": "xception", "resnet152-cifar": "cifar"}
+         "inception3": "inception", "xception": "xception", "resnet152-cifar": "cifar", "unet": "unet", "fno-rbc2d": "fno", "fno-rbc3d": "fno"}
 
 
 def output_of(*command, **more):
