@@ -549,13 +549,16 @@ static void make_duplicates(struct remake *l, struct found *found, const struct 
 	if (how->share > 0)
 		qsort(found, (size_t)n, sizeof(*found), better);
 	for (int i = 0; i < n && !l->g->err.code; i++) {
-		bool counts = how->share > 0 && !is_free(l, found[i].node);
-		double seconds = counts ? bytes_of(l, found[i].node) / how->bytes : 0;
+		const struct jm_node *node = found[i].node;
+		bool counts = how->share > 0 && !is_free(l, node);
+		double seconds = counts ? bytes_of(l, node) / how->bytes : 0;
 
-		if (seconds > left || (is_sum(l, found[i].node) && !is_left(l, found[i].node)))
+		/* a costly node before it in `found` may have recomputed it already */
+		if (l->twin[node->out[0]->id] || seconds > left ||
+			(is_sum(l, node) && !is_left(l, node)))
 			continue;
 		left -= seconds;
-		make_duplicate(l, found[i].node);
+		make_duplicate(l, node);
 	}
 }
 
@@ -563,7 +566,6 @@ int jm_graph_rematerialize(struct jm_graph *g, const struct jm_remake *how, stru
 {
 	struct jm_remake usual = *how;
 	struct found *found = calloc((size_t)g->n_forward + 1, sizeof(*found));
-
 	size_t cells = (size_t)g->n_cells + 1;
 	struct remake l = {.g = g,
 		.n_cells = g->n_cells,

@@ -12,7 +12,10 @@
 #include "engine/device/backend_find.h"
 #include "engine/run/program.h"
 #include "kit/test.h"
+#include "engine/graph/gradient.h"
+#include "engine/graph/layer.h"
 #include "engine/graph/optimizer.h"
+#include "engine/graph/rematerialize.h"
 #include "engine/run/start_values.h"
 
 #define STEPS 2
@@ -440,6 +443,65 @@ static void attention_and_products_have_the_same_bits(void **unused)
 	compare_all("cpu", JM_BF16, 1);
 }
 
+/* ---- what is recomputed for another result -------------------------------------------------- */
+
+/*
+ * A product that attention reads, whose operand x only the gradient of a later layer reads, which
+ * is over when that of attention begins: x is recomputed for the product. It is also chosen for
+ * itself, later, as it frees less for the time.
+ */
+static struct jm_tensor *early_and_late(struct kit *k)
+{
+	struct jm_graph *g = k->graph;
+	struct jm_tensor *x = jm_graph_gelu(g, kit_param(k, 3, DIMS(2, 32, 4)));
+	struct jm_tensor *fixed = kit_normal(k, JM_F64, 0, 1, 2, DIMS(48, 4));
+	struct jm_tensor *early =
+		jm_graph_attention(g, jm_graph_linear(g, x, fixed, NULL), 2, 2, false);
+	struct jm_tensor *late = jm_graph_linear(g, x, kit_param(k, 2, DIMS(16, 4)), NULL);
+	struct jm_tensor *y = jm_graph_gelu(g, jm_graph_gelu(g, jm_graph_add(g, early, late)));
+
+	return jm_graph_mse(g, y, kit_normal(k, JM_F64, 0, 1, 3, DIMS(2, 32, 16)));
+}
+
+/* Runs it; ret: the gradients of both parameters, to be freed. */
+static void run_early_and_late(const struct jm_remake *how, double *ret[2], int *ret_again)
+{
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_tensor *loss;
+	struct kit k;
+
+	kit_init(&k, "ref", JM_F64);
+	loss = early_and_late(&k);
+	assert_ok(jm_graph_gradients(k.graph, loss, &err), err);
+	if (how)
+		assert_ok(jm_graph_rematerialize(k.graph, how, &err), err);
+	assert_ok(kit_run(&k, &err), err);
+	for (int i = 0, n = 0; i < k.n_given; i++)
+		if (jm_graph_cell(k.graph, k.given[i])->grad)
+			ret[n++] = kit_values(&k, jm_graph_cell(k.graph, k.given[i])->grad);
+	*ret_again = count_again(k.program, JM_OP_GELU) + count_again(k.program, JM_OP_LINEAR);
+	kit_done(&k);
+}
+
+static void what_a_product_needs_is_recomputed_once(void **unused)
+{
+	static const size_t bytes[] = {sizeof(double[2 * 32 * 4]), sizeof(double[16 * 4])};
+	const struct jm_remake how = {.flops = 1e9, .bytes = 1e9, .share = 1};
+	double *kept[2], *again[2];
+	int n;
+
+	(void)unused;
+	run_early_and_late(NULL, kept, &n);
+	assert_int_equal(n, 0);
+	run_early_and_late(&how, again, &n);
+	assert_int_equal(n, 2);
+	for (int i = 0; i < 2; i++) {
+		assert_memory_equal(kept[i], again[i], bytes[i]);
+		free(kept[i]);
+		free(again[i]);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -451,6 +513,7 @@ int main(void)
 		cmocka_unit_test(norms_are_recomputed_after_their_gradients),
 		cmocka_unit_test(residual_sums_are_recomputed),
 		cmocka_unit_test(attention_and_products_have_the_same_bits),
+		cmocka_unit_test(what_a_product_needs_is_recomputed_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
