@@ -447,6 +447,13 @@ static int captions_open(struct jm_data_set *set, enum jm_part part, struct jm_e
 	return code;
 }
 
+static const char *captions_file(const struct jm_data_set *set, int64_t i, char *to)
+{
+	const struct captions *c = set->state;
+
+	return path_in(c, jm_caption_name(&c->pictures, i), to) + strlen(c->root);
+}
+
 static int captions_read(const struct jm_data_set *set, int64_t i, struct jm_picture_decoder *d,
 	struct jm_picture *ret, int64_t *ret_bytes, struct jm_err *err)
 {
@@ -484,5 +491,6 @@ const struct jm_data_format jm_data_format_captions = {
 	.fits = captions_fits,
 	.open = captions_open,
 	.read = captions_read,
+	.file = captions_file,
 	.close = captions_close,
 };

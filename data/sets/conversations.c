@@ -75,6 +75,14 @@ static int conversations_open(struct jm_data_set *set, enum jm_part part, struct
 	return check(set, err);
 }
 
+static const char *conversations_file(const struct jm_data_set *set, int64_t i, char *to)
+{
+	const struct jm_conversations *c = set->state;
+
+	path_of(set, i, to);
+	return c->names.at + c->name[i];
+}
+
 static int conversations_read(const struct jm_data_set *set, int64_t i,
 	struct jm_picture_decoder *d, struct jm_picture *ret, int64_t *ret_bytes,
 	struct jm_err *err)
@@ -103,5 +111,6 @@ const struct jm_data_format jm_data_format_conversations = {
 	.fits = conversations_fits,
 	.open = conversations_open,
 	.read = conversations_read,
+	.file = conversations_file,
 	.close = conversations_close,
 };

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,6 +136,32 @@ int jm_data_set_same_classes(
 	return 0;
 }
 
+/* -1 = it cannot be found out. */
+static int64_t file_size(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) ? -1 : S_ISREG(st.st_mode) ? (int64_t)st.st_size : 0;
+}
+
+/* Of names and sizes of files, in order. */
+static uint64_t files_digest(const struct jm_data_set *set, uint64_t sum)
+{
+	int64_t step = 1 + (set->n - 1) / JM_DIGEST_SIZES, size;
+	char path[PATH_MAX];
+
+	for (int64_t i = 0; i < set->n; i++) {
+		const char *name = set->format->file(set, i, path);
+
+		sum = XXH3_64bits_withSeed(name, strlen(name), sum);
+		if (i % step)
+			continue;
+		size = file_size(path);
+		sum = XXH3_64bits_withSeed(&size, sizeof(size), sum);
+	}
+	return sum;
+}
+
 uint64_t jm_data_set_digest(const struct jm_data_set *set)
 {
 	uint64_t sum = (uint64_t)set->n;
@@ -146,7 +173,9 @@ uint64_t jm_data_set_digest(const struct jm_data_set *set)
 	if (set->texts.first)
 		sum = XXH3_64bits_withSeed(
 			set->texts.bytes, (size_t)set->texts.start[set->texts.first[set->n]], sum);
-	return sum;
+	if (set->format->file)
+		return files_digest(set, sum);
+	return sum ^ (uint64_t)file_size(set->path);
 }
 
 int jm_data_set_labels(struct jm_data_set *set, int64_t n, struct jm_err *err)

@@ -64,6 +64,9 @@ struct jm_data_format {
 	 * may be read. */
 	int (*read)(const struct jm_data_set *set, int64_t i, struct jm_picture_decoder *d,
 		struct jm_picture *ret, int64_t *ret_bytes, struct jm_err *err);
+	/* to[PATH_MAX]: the path of the file that has picture i. Returns its name below the folder
+	 * of the set. NULL = pictures have no files of their own. */
+	const char *(*file)(const struct jm_data_set *set, int64_t i, char *to);
 	/* In place of `read`, which is NULL: the inputs or outputs of sample i. Also called by
 	 * several threads. */
 	int (*values)(const struct jm_data_set *set, int64_t i, enum jm_data_type which, float *to,
@@ -97,7 +100,10 @@ void jm_data_set_close(struct jm_data_set *set); /* a zeroed one is allowed */
 int jm_data_set_same_classes(
 	const struct jm_data_set *a, const struct jm_data_set *b, struct jm_err *err);
 
-/* Of the samples' number, classes and texts: the same for equal data sets. */
+/* Of the samples' number, classes and texts, the names of their files, and the sizes of up to
+ * JM_DIGEST_SIZES of these, evenly chosen, as each costs a question to the file system: the same
+ * for equal data sets. What pictures show is not read. */
+#define JM_DIGEST_SIZES 1000
 uint64_t jm_data_set_digest(const struct jm_data_set *set);
 
 /* The field of this name; NULL = it has none. */

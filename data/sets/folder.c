@@ -160,6 +160,14 @@ static int folder_open(struct jm_data_set *set, enum jm_part part, struct jm_err
 	return f && f->root ? add_classes(set, err) : out_of_memory(set, err);
 }
 
+static const char *folder_file(const struct jm_data_set *set, int64_t i, char *to)
+{
+	const struct folder *f = set->state;
+
+	snprintf(to, PATH_MAX, "%s", f->file[i]);
+	return to + strlen(f->root);
+}
+
 static int folder_read(const struct jm_data_set *set, int64_t i, struct jm_picture_decoder *d,
 	struct jm_picture *ret, int64_t *ret_bytes, struct jm_err *err)
 {
@@ -193,5 +201,6 @@ const struct jm_data_format jm_data_format_folder = {
 	.fits = folder_fits,
 	.open = folder_open,
 	.read = folder_read,
+	.file = folder_file,
 	.close = folder_close,
 };

@@ -439,21 +439,31 @@ def other_program(folder, differs):
     return other
 
 
-@pytest.mark.parametrize("kind", ["text", "pictures"])
-def test_hosts_with_other_data_are_refused(hosts, kind, tmp_path):
+def write_data(folder, differs):
+    """A text and pictures of two classes."""
+    folder.mkdir()
+    (folder / "text").write_text("watt" * (301 if differs == "text" else 300))
+    for name in ("ant", "bee"):
+        (folder / "pictures" / name).mkdir(parents=True)
+        noise(32, 32).save(folder / "pictures" / name / "1.png")
+    if differs == "number":
+        noise(32, 32).save(folder / "pictures/bee/2.png")
+    elif differs == "names":
+        (folder / "pictures/bee/1.png").rename(folder / "pictures/bee/2.png")
+    elif differs == "sizes":
+        noise(33, 32).save(folder / "pictures/ant/1.png")
+
+
+@pytest.mark.parametrize("differs", ["text", "number", "names", "sizes"])
+def test_hosts_with_other_data_are_refused(hosts, differs, tmp_path):
     """Each call has a folder of its own, and the name of the data is relative to it."""
-    for host, n in (("a", 300), ("b", 301)):
-        (tmp_path / host).mkdir()
-        (tmp_path / host / "text").write_text("watt" * n)
-        for name in ("ant", "bee"):
-            (tmp_path / host / "pictures" / name).mkdir(parents=True)
-            noise(32, 32).save(tmp_path / host / "pictures" / name / "1.png")
-    noise(32, 32).save(tmp_path / "b/pictures/bee/2.png")
-    words = [*(GPT if kind == "text" else RESNET), "--text" if kind == "text" else "--data", kind, "--device", "ref", "--batch", "2",
-             "--steps", "2", *STARTED, "--json", "-"]
+    for host, how in (("a", None), ("b", differs), ("c", None)):
+        write_data(tmp_path / host, how)
+    words = [*(GPT if differs == "text" else RESNET), *(("--text", "text") if differs == "text" else ("--data", "pictures")),
+             "--device", "ref", "--batch", "2", "--steps", "2", *STARTED, "--json", "-"]
     status, texts = Gang(hosts, words, next(PORTS), more=(("--wd", tmp_path / "a"), ("--wd", tmp_path / "b"))).ended()
     assert status[0] == FAILED and "The data of rank 1 are not those of rank 0" in json.loads(texts[0][0])["reason"], texts
-    status, texts = Gang(hosts, words, next(PORTS), more=(("--wd", tmp_path / "a"), ("--wd", tmp_path / "a"))).ended()
+    status, texts = Gang(hosts, words, next(PORTS), more=(("--wd", tmp_path / "a"), ("--wd", tmp_path / "c"))).ended()
     assert status == [0, 0], texts
 
 
