@@ -56,27 +56,20 @@ __device__ __forceinline__ void last_send(const struct tiles &t, const struct on
 			while (!seen && !at.alone && count_of(o.counts + at.at) != at.before)
 				;
 			copy_fence();
-			if (p.tile) {
+			if (p.tile)
 				sum_start(sum, tile, once_memory<DEPTH>::dq_tile, at.first);
-			} else if (at.alone) {
-				barrier_arrive(got);
-			} else {
-				barrier_expect(got, once_memory<DEPTH>::dq_tile);
-				copy_bytes(tile, sum, once_memory<DEPTH>::dq_tile, got);
-			}
+			else
+				sum_bring(tile, sum, once_memory<DEPTH>::dq_tile, at.alone, got);
 			seen = false;
 			if (i + SENDERS < p.keys.total) {
 				const last_tile next = last_tile_of(t, p, i + SENDERS);
 
 				seen = !next.alone && count_of(o.counts + next.at) == next.before;
 			}
-			if (p.tile) {
-				barrier_arrive(got);
-				send_wait();
-				copy_fence();
-			} else {
+			if (p.tile)
+				sum_finish(got);
+			else
 				barrier_wait(full, parity);
-			}
 			if (!at.alone)
 				count_add(o.counts + at.at);
 			barrier_arrive(full + SENDERS * 8);
@@ -98,8 +91,7 @@ __device__ __forceinline__ void last_copy(const struct tiles &t, const struct on
 		const int turn = w % TURNS, ticket = atomicAdd(o.ticket, 1);
 		const uint32_t kv = bars.kv + turn * 8;
 
-		if (w >= TURNS)
-			barrier_wait(kv + TURNS * 8, (w / TURNS - 1) & 1);
+		wait_empty<TURNS>(kv, w);
 		reinterpret_cast<int *>(memory + M::tickets)[turn] = ticket;
 		if (ticket >= o.total) {
 			barrier_arrive(kv);
@@ -107,33 +99,12 @@ __device__ __forceinline__ void last_copy(const struct tiles &t, const struct on
 		}
 		const once_place p = once_of<true>(t, o, ticket);
 
-		barrier_expect(kv, 2 * M::own);
-		for (int r = 0; r < OWN; r += TILE) {
-			const int at = turn * M::own + r * CHUNK_ROW, row = p.keys.row0 + r,
-				  column = p.keys.group * DEPTH;
-
-			copy_box(base + M::k + at, &map.k, column, row, p.keys.batch, kv);
-			copy_box(base + M::v + at, &map.v, column, row, p.keys.batch, kv);
-		}
+		once_copy_keys<DEPTH>(p, map, base + turn * M::own, kv);
 		for (int i = 0; i < p.keys.total; i++, done++) {
-			const int st = done % RING,
-				  h = p.keys.group * p.keys.per_group + i / p.keys.count,
+			const int h = p.keys.group * p.keys.per_group + i / p.keys.count,
 				  row = (p.keys.first + i % p.keys.count) * TILE;
-			const uint32_t q = bars.q + st * 8, dy = bars.dy + st * 8;
-			const int64_t at = (int64_t)(p.keys.batch * t.heads + h) * t.padded + row;
 
-			if (done >= RING)
-				barrier_wait(q + RING * 8, (done / RING - 1) & 1);
-			barrier_expect(q, M::tile + TILE * 4);
-			copy_box(base + M::q + st * M::tile, &map.q, h * DEPTH, row, p.keys.batch,
-				q);
-			copy_bytes(base + M::lse + st * TILE * 4, t.lse + at, TILE * 4, q);
-			if (done >= RING)
-				barrier_wait(dy + RING * 8, (done / RING - 1) & 1);
-			barrier_expect(dy, M::tile + TILE * 4);
-			copy_box(base + M::dy + st * M::tile, &map.dy, h * DEPTH, row,
-				p.keys.batch, dy);
-			copy_bytes(base + M::delta + st * TILE * 4, t.delta + at, TILE * 4, dy);
+			once_copy_rows<DEPTH>(t, map, base, bars, p.keys.batch, h, row, done);
 		}
 	}
 }
@@ -163,33 +134,24 @@ __device__ __forceinline__ void last_queries(const struct tiles &t, const struct
 				threadIdx.x % GROUP;
 			accumulators dq = {};
 
-			/* each phase is waited for: a barrier tells only two apart */
-			if (!p.tile && done >= SENDERS)
-				barrier_wait(full + SENDERS * 8, (done / SENDERS - 1) & 1);
+			/* each phase is waited for: a barrier tells only two apart. With one `if`
+			 * the compiler makes other code of this loop. */
+			if (!p.tile)
+				wait_empty<SENDERS>(full, done);
 			if (!p.tile) {
 				barrier_wait(bars.got + to * 8, done / SENDERS & 1);
-				if (!at.alone)
-					once_read(dq, share);
-				__syncwarp();
-				if (lane == 0)
-					barrier_arrive(full);
+				once_take(dq, share, at.alone, full);
 			}
 			barrier_wait(bars.ds + turn * 8, done / TURNS & 1);
 			once_part<T, OWN>(dq, ds0 + turn * (M::ds_tile / 16), k);
 			if (lane == 0)
 				barrier_arrive(bars.ds + (TURNS + turn) * 8);
 			if (p.tile) {
-				if (done >= SENDERS)
-					barrier_wait(
-						full + SENDERS * 8, (done / SENDERS - 1) & 1);
+				wait_empty<SENDERS>(full, done);
 				once_write(dq, share);
-				__syncwarp();
-				if (lane == 0)
-					barrier_arrive(full);
+				warp_arrive(full);
 			} else {
-				turn_back<DEPTH>(t, dq, at.row0);
-				emit<DEPTH>(dq, grad_of<T>(t.q, p.keys.batch, at.head * DEPTH),
-					t.q.row, at.row0, t.seq, t.scale);
+				once_emit_queries<T>(t, p.keys.batch, at.head, at.row0, dq);
 			}
 		}
 		if (lane == 0)
@@ -218,18 +180,11 @@ __device__ __forceinline__ void last_step(const struct tiles &t, const once_own 
 
 	barrier_wait(bars.dy + st * 8, i / RING & 1);
 	product_fence();
-	product_first<T>(dp, matrix_of(own.v), matrix_of(dy));
-#pragma unroll
-	for (int j = 1; j < DEPTH / 16; j++)
-		product_next<T>(dp, matrix_of(own.v + 2 * j), matrix_of(dy + 2 * j));
-	product_commit();
+	once_gradients<T>(dp, own.v, dy);
 	once_probabilities(t, s, lse, own.row0, column0);
 	pack<T>(p, s);
 	product_fence();
-#pragma unroll
-	for (int j = 0; j < TILE / 16; j++)
-		product_rows<T>(dv, p[j], matrix_of(dy + j * CHUNK_ROW), 1);
-	product_commit();
+	once_add<T>(dv, p, dy);
 	product_wait<1>(); /* until dp, and dk of the tile before, are done */
 	results_from_here(dp);
 	__syncwarp();
@@ -240,17 +195,11 @@ __device__ __forceinline__ void last_step(const struct tiles &t, const once_own 
 	once_gradient<T>(ds, s, dp, delta);
 	barrier_wait(bars.q + next % RING * 8, next / RING & 1);
 	once_scores<T>(s, own.k, q + next % RING * (M::tile / 16));
-#pragma unroll
-	for (int j = 0; j < TILE / 16; j++)
-		product_rows<T>(dk, ds[j], matrix_of(q + st * (M::tile / 16) + j * CHUNK_ROW), 1);
-	product_commit();
-	if (i >= TURNS)
-		barrier_wait(bars.ds + (TURNS + turn) * 8, (i / TURNS - 1) & 1);
+	once_add<T>(dk, ds, q + st * (M::tile / 16));
+	wait_empty<TURNS>(bars.ds + turn * 8, i);
 	leave(base + M::ds + turn * M::ds_tile + threadIdx.x / GROUP * TILE * CHUNK_ROW, ds);
 	shared_fence();
-	__syncwarp();
-	if (lane == 0)
-		barrier_arrive(bars.ds + turn * 8);
+	warp_arrive(bars.ds + turn * 8);
 	product_wait<1>(); /* until the next scores are done */
 	results_from_here(s);
 }
@@ -296,11 +245,7 @@ __device__ __forceinline__ void last_keys(const struct tiles &t, const struct on
 			barrier_arrive(bars.dy + (RING + (done - 1) % RING) * 8);
 			barrier_arrive(bars.kv + (TURNS + w % TURNS) * 8);
 		}
-		turn_back<DEPTH>(t, dk, own.row0);
-		emit<DEPTH>(dk, grad_of<T>(t.k, at.keys.batch, at.keys.group * DEPTH), t.k.row,
-			own.row0, t.keys, t.scale);
-		emit<DEPTH>(dv, grad_of<T>(t.v, at.keys.batch, at.keys.group * DEPTH), t.v.row,
-			own.row0, t.keys, 1);
+		once_emit<T>(t, at.keys, own.row0, dk, dv);
 	}
 }
 
@@ -310,25 +255,15 @@ template <typename T>
 __global__ void __launch_bounds__(4 * GROUP, 1) last_kernel(
 	const __grid_constant__ struct boxes map, const struct tiles t, const struct once o)
 {
-	typedef once_memory<DEPTH> M;
 	extern __shared__ unsigned char raw[];
-	const uint32_t base = (shared_at(raw) + 1023) & ~1023u, q = base + M::barriers,
-		       dy = q + 16 * RING, kv = dy + 16 * RING, ds = kv + 16 * TURNS,
-		       dq = ds + 16 * TURNS;
-	const once_bars bars = {q, dy, kv, ds, dq, dq + 16 * SENDERS};
+	const uint32_t base = (shared_at(raw) + 1023) & ~1023u;
+	const once_bars bars = once_bars_of<DEPTH>(base + once_memory<DEPTH>::barriers);
 	const int group = __shfl_sync(0xffffffffu, threadIdx.x / GROUP, 0),
 		  warp = threadIdx.x % GROUP / WARP;
 	unsigned char *memory = raw + (base - shared_at(raw));
 
-	if (threadIdx.x == 0) {
-		once_barriers(bars.q, RING, 1, 8);
-		once_barriers(bars.dy, RING, 1, 8);
-		once_barriers(bars.kv, TURNS, 1, 12 + SENDERS);
-		once_barriers(bars.ds, TURNS, 8, 4);
-		once_barriers(bars.dq, SENDERS, 4, 1);
-		once_barriers(bars.got, SENDERS, 1, 1);
-		barrier_publish();
-	}
+	if (threadIdx.x == 0)
+		once_start<DEPTH>(bars);
 	__syncthreads();
 	if (group == 3) {
 		fewer_registers<32>();

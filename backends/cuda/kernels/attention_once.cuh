@@ -27,16 +27,29 @@
 
 /* ---- dq -------------------------------------------------------------------------------------- */
 
-/* The sums of a tile as threads hold them; a thread's packs are GROUP apart. */
-__device__ __forceinline__ void once_read(accumulators &dq, const float4 *share)
+/* A tile of dq begins with the sum of the parts before it, unless there is none. Then the thread
+ * that sends may have its place. A thread's packs are GROUP apart. */
+__device__ __forceinline__ void once_take(
+	accumulators &dq, const float4 *share, bool none, uint32_t full)
 {
+	if (!none)
 #pragma unroll
-	for (int j = 0; j < DEPTH / 8; j++) {
-		const float4 x = share[j * GROUP];
+		for (int j = 0; j < DEPTH / 8; j++) {
+			const float4 x = share[j * GROUP];
 
-		dq[4 * j] = x.x, dq[4 * j + 1] = x.y;
-		dq[4 * j + 2] = x.z, dq[4 * j + 3] = x.w;
-	}
+			dq[4 * j] = x.x, dq[4 * j + 1] = x.y;
+			dq[4 * j + 2] = x.z, dq[4 * j + 3] = x.w;
+		}
+	warp_arrive(full);
+}
+
+/* Writes dq of head `h` from row0 on. */
+template <typename T>
+__device__ __forceinline__ void once_emit_queries(
+	const struct tiles &t, int batch, int h, int row0, accumulators &dq)
+{
+	turn_back<DEPTH>(t, dq, row0);
+	emit<DEPTH>(dq, grad_of<T>(t.q, batch, h * DEPTH), t.q.row, row0, t.seq, t.scale);
 }
 
 /* The warp group that computes dq. */
@@ -64,15 +77,9 @@ __device__ __forceinline__ void once_queries(const struct tiles &t, const struct
 
 			if (at.last) {
 				/* each phase is waited for: a barrier tells only two apart */
-				if (done >= M::senders)
-					barrier_wait(
-						full + M::senders * 8, (done / M::senders - 1) & 1);
+				wait_empty<M::senders>(full, done);
 				barrier_wait(bars.got + to * 8, done / M::senders & 1);
-				if (!at.first)
-					once_read(dq, share);
-				__syncwarp();
-				if (lane == 0)
-					barrier_arrive(full);
+				once_take(dq, share, at.first, full);
 			}
 			barrier_wait(bars.ds + turn * 8, done / M::turns & 1);
 			if (at.half)
@@ -82,17 +89,11 @@ __device__ __forceinline__ void once_queries(const struct tiles &t, const struct
 			if (lane == 0)
 				barrier_arrive(bars.ds + (M::turns + turn) * 8);
 			if (!at.last) {
-				if (done >= M::senders)
-					barrier_wait(
-						full + M::senders * 8, (done / M::senders - 1) & 1);
+				wait_empty<M::senders>(full, done);
 				once_write(dq, share);
-				__syncwarp();
-				if (lane == 0)
-					barrier_arrive(full);
+				warp_arrive(full);
 			} else {
-				turn_back<DEPTH>(t, dq, at.row0);
-				emit<DEPTH>(dq, grad_of<T>(t.q, p.keys.batch, at.head * DEPTH),
-					t.q.row, at.row0, t.seq, t.scale);
+				once_emit_queries<T>(t, p.keys.batch, at.head, at.row0, dq);
 			}
 		}
 		if (lane == 0)
@@ -138,6 +139,27 @@ __device__ __forceinline__ void once_scores(accumulators &s, const left_operand 
 #pragma unroll
 	for (int j = 0; j < DEPTH / 16; j++)
 		product_kept<T>(s, k[j], matrix_of(q + 2 * j), j);
+	product_commit();
+}
+
+/* dp = v dy^T of the stage of dy; both in shared memory (matrix_low) */
+template <typename T>
+__device__ __forceinline__ void once_gradients(accumulators &dp, uint32_t v, uint32_t dy)
+{
+	product_first<T>(dp, matrix_of(v), matrix_of(dy));
+#pragma unroll
+	for (int j = 1; j < DEPTH / 16; j++)
+		product_next<T>(dp, matrix_of(v + 2 * j), matrix_of(dy + 2 * j));
+	product_commit();
+}
+
+/* sum += a b of a stage of queries or dy */
+template <typename T>
+__device__ __forceinline__ void once_add(accumulators &sum, const left_operand &a, uint32_t b)
+{
+#pragma unroll
+	for (int j = 0; j < TILE / 16; j++)
+		product_rows<T>(sum, a[j], matrix_of(b + j * CHUNK_ROW), 1);
 	product_commit();
 }
 
@@ -213,18 +235,11 @@ __device__ __forceinline__ void once_step(const struct tiles &t, const once_own 
 
 	barrier_wait(bars.dy + st * 8, i / M::ring & 1);
 	product_fence();
-	product_first<T>(dp, matrix_of(own.v), matrix_of(dy));
-#pragma unroll
-	for (int j = 1; j < DEPTH / 16; j++)
-		product_next<T>(dp, matrix_of(own.v + 2 * j), matrix_of(dy + 2 * j));
-	product_commit();
+	once_gradients<T>(dp, own.v, dy);
 	once_probabilities(t, s, lse, own.row0, column0);
 	pack<T>(p, s);
 	product_fence();
-#pragma unroll
-	for (int j = 0; j < TILE / 16; j++)
-		product_rows<T>(dv, p[j], matrix_of(dy + j * CHUNK_ROW), 1);
-	product_commit();
+	once_add<T>(dv, p, dy);
 	product_wait<1>(); /* until dp, and dk of the tile before, are done */
 	results_from_here(dp);
 	if (!first)
@@ -236,19 +251,24 @@ __device__ __forceinline__ void once_step(const struct tiles &t, const once_own 
 	} else {
 		product_fence();
 	}
-#pragma unroll
-	for (int j = 0; j < TILE / 16; j++)
-		product_rows<T>(dk, ds[j], matrix_of(q + st * (M::tile / 16) + j * CHUNK_ROW), 1);
-	product_commit();
-	if (i >= M::turns)
-		barrier_wait(bars.ds + (M::turns + turn) * 8, (i / M::turns - 1) & 1);
+	once_add<T>(dk, ds, q + st * (M::tile / 16));
+	wait_empty<M::turns>(bars.ds + turn * 8, i);
 	leave(base + M::ds + turn * M::ds_tile + own.mine * CHUNK_ROW, ds);
 	shared_fence();
-	__syncwarp();
-	if (lane == 0)
-		barrier_arrive(bars.ds + turn * 8);
+	warp_arrive(bars.ds + turn * 8);
 	product_wait<MORE>(); /* until the next scores are done */
 	results_from_here(s);
+}
+
+/* Writes dk and dv of a warp group's keys. */
+template <typename T>
+__device__ __forceinline__ void once_emit(const struct tiles &t, const keys_place &at, int row0,
+	accumulators &dk, const accumulators &dv)
+{
+	turn_back<DEPTH>(t, dk, row0);
+	emit<DEPTH>(dk, grad_of<T>(t.k, at.batch, at.group * DEPTH), t.k.row, row0, t.keys,
+		t.scale);
+	emit<DEPTH>(dv, grad_of<T>(t.v, at.batch, at.group * DEPTH), t.v.row, row0, t.keys, 1);
 }
 
 /* Two warp groups, each of which sums dk and dv of 64 keys, those of the block from `mine` on. */
@@ -297,24 +317,11 @@ __device__ __forceinline__ void once_keys(const struct tiles &t, const struct on
 		done = end;
 		if (threadIdx.x % WARP == 0)
 			barrier_arrive(bars.kv + (M::owns + w % M::owns) * 8);
-		turn_back<DEPTH>(t, dk, own.row0);
-		emit<DEPTH>(dk, grad_of<T>(t.k, at.keys.batch, at.keys.group * DEPTH), t.k.row,
-			own.row0, t.keys, t.scale);
-		emit<DEPTH>(dv, grad_of<T>(t.v, at.keys.batch, at.keys.group * DEPTH), t.v.row,
-			own.row0, t.keys, 1);
+		once_emit<T>(t, at.keys, own.row0, dk, dv);
 	}
 }
 
 /* ---- the kernel ------------------------------------------------------------------------------ */
-
-/* Full and empty barriers of `n` turns. */
-__device__ __forceinline__ void once_barriers(uint32_t at, int n, int full, int empty)
-{
-	for (int i = 0; i < n; i++) {
-		barrier_init(at + i * 8, full);
-		barrier_init(at + (n + i) * 8, empty);
-	}
-}
 
 template <typename T, int D>
 __global__ void __launch_bounds__(4 * GROUP, 1) once_kernel(
@@ -322,23 +329,14 @@ __global__ void __launch_bounds__(4 * GROUP, 1) once_kernel(
 {
 	typedef once_memory<D> M;
 	extern __shared__ unsigned char raw[];
-	const uint32_t base = (shared_at(raw) + 1023) & ~1023u, q = base + M::barriers,
-		       dy = q + 16 * M::ring, kv = dy + 16 * M::ring, ds = kv + 16 * M::owns,
-		       dq = ds + 16 * M::turns;
-	const once_bars bars = {q, dy, kv, ds, dq, dq + 16 * M::senders};
+	const uint32_t base = (shared_at(raw) + 1023) & ~1023u;
+	const once_bars bars = once_bars_of<D>(base + M::barriers);
 	const int group = __shfl_sync(0xffffffffu, threadIdx.x / GROUP, 0),
 		  warp = threadIdx.x % GROUP / WARP;
 	unsigned char *memory = raw + (base - shared_at(raw));
 
-	if (threadIdx.x == 0) {
-		once_barriers(bars.q, M::ring, 1, 8);
-		once_barriers(bars.dy, M::ring, 1, 8);
-		once_barriers(bars.kv, M::owns, 1, 12 + M::senders);
-		once_barriers(bars.ds, M::turns, 8, 4);
-		once_barriers(bars.dq, M::senders, 4, 1);
-		once_barriers(bars.got, M::senders, 1, 1);
-		barrier_publish();
-	}
+	if (threadIdx.x == 0)
+		once_start<D>(bars);
 	__syncthreads();
 	if (group == 3) {
 		fewer_registers<32>();

@@ -98,6 +98,54 @@ struct once_bars {
 	uint32_t q, dy, kv, ds, dq, got;
 };
 
+/* The barriers that lie in shared memory from `at` on. */
+template <int D> __device__ __forceinline__ once_bars once_bars_of(uint32_t at)
+{
+	typedef once_memory<D> M;
+	const uint32_t q = at, dy = q + 16 * M::ring, kv = dy + 16 * M::ring,
+		       ds = kv + 16 * M::owns, dq = ds + 16 * M::turns;
+
+	return {q, dy, kv, ds, dq, dq + 16 * M::senders};
+}
+
+/* `n` full barriers, each of `full` arrivals, and then the empty ones. */
+__device__ __forceinline__ void once_barriers(uint32_t at, int n, int full, int empty)
+{
+	for (int i = 0; i < n; i++) {
+		barrier_init(at + i * 8, full);
+		barrier_init(at + (n + i) * 8, empty);
+	}
+}
+
+/* Makes them. Who arrives: threads that copy or send, 8 warps of keys, 4 warps of queries. */
+template <int D> __device__ __forceinline__ void once_start(const once_bars &bars)
+{
+	typedef once_memory<D> M;
+
+	once_barriers(bars.q, M::ring, 1, 8);
+	once_barriers(bars.dy, M::ring, 1, 8);
+	once_barriers(bars.kv, M::owns, 1, 12 + M::senders);
+	once_barriers(bars.ds, M::turns, 8, 4);
+	once_barriers(bars.dq, M::senders, 4, 1);
+	once_barriers(bars.got, M::senders, 1, 1);
+	barrier_publish();
+}
+
+/* Waits until turn i of N is empty; full: the full barrier of that turn. */
+template <int N> __device__ __forceinline__ void wait_empty(uint32_t full, int i)
+{
+	if (i >= N)
+		barrier_wait(full + N * 8, (i / N - 1) & 1);
+}
+
+/* All lanes of a warp have come here, and one arrives for them. */
+__device__ __forceinline__ void warp_arrive(uint32_t bar)
+{
+	__syncwarp();
+	if (threadIdx.x % WARP == 0)
+		barrier_arrive(bar);
+}
+
 /* ---- counts and sums ------------------------------------------------------------------------- */
 
 __device__ __forceinline__ int count_of(const int *count)
@@ -130,6 +178,26 @@ __device__ __forceinline__ void sum_start(float *to, uint32_t from, int bytes, b
 	else
 		add_bytes(to, from, bytes);
 	send_commit();
+}
+
+/* Ends it: the tile in shared memory may be written, what was summed be read by other blocks. */
+__device__ __forceinline__ void sum_finish(uint32_t got)
+{
+	barrier_arrive(got);
+	send_wait();
+	copy_fence();
+}
+
+/* Brings the sum of a tile of dq to shared memory, unless its part is alone. */
+__device__ __forceinline__ void sum_bring(
+	uint32_t to, const float *from, int bytes, bool alone, uint32_t got)
+{
+	if (alone) {
+		barrier_arrive(got);
+	} else {
+		barrier_expect(got, bytes);
+		copy_bytes(to, from, bytes, got);
+	}
 }
 
 /* The next keys of a block: false if there are none. */
@@ -179,27 +247,20 @@ __device__ __forceinline__ void once_send(const struct tiles &t, const struct on
 				count_of(o.counts + at.at);
 			}
 			copy_fence();
-			if (!at.last) {
+			if (!at.last)
 				sum_start(sum, tile, M::dq_tile, at.first);
-			} else if (alone) {
-				barrier_arrive(got);
-			} else {
-				barrier_expect(got, M::dq_tile);
-				copy_bytes(tile, sum, M::dq_tile, got);
-			}
+			else
+				sum_bring(tile, sum, M::dq_tile, alone, got);
 			seen = false;
 			if (i + M::senders < p.keys.total) {
 				const once_tile next = once_tile_of(t, p, i + M::senders);
 
 				seen = count_of(o.counts + next.at) == next.before;
 			}
-			if (!at.last) {
-				barrier_arrive(got);
-				send_wait();
-				copy_fence();
-			} else {
+			if (!at.last)
+				sum_finish(got);
+			else
 				barrier_wait(full, parity);
-			}
 			if (!alone)
 				count_add(o.counts + at.at);
 			barrier_arrive(full + M::senders * 8);
@@ -210,27 +271,53 @@ __device__ __forceinline__ void once_send(const struct tiles &t, const struct on
 
 /* ---- copies ---------------------------------------------------------------------------------- */
 
-/* Copies tile `i` of those of a ticket, the n-th of the block. */
+/* Copies a tile of queries and of dy of head `h` from `row` on, the n-th of the block. */
+template <int D>
+__device__ __forceinline__ void once_copy_rows(const struct tiles &t, const struct boxes &map,
+	uint32_t base, const once_bars &bars, int batch, int h, int row, int n)
+{
+	typedef once_memory<D> M;
+	const int st = n % M::ring;
+	const uint32_t q = bars.q + st * 8, dy = bars.dy + st * 8;
+	const int64_t at = (int64_t)(batch * t.heads + h) * t.padded + row;
+
+	wait_empty<M::ring>(q, n);
+	barrier_expect(q, M::tile + TILE * 4);
+	copy_tile<D>(base + M::q + st * M::tile, TILE, &map.q, h * D, row, batch, q);
+	copy_bytes(base + M::lse + st * TILE * 4, t.lse + at, TILE * 4, q);
+	wait_empty<M::ring>(dy, n);
+	barrier_expect(dy, M::tile + TILE * 4);
+	copy_tile<D>(base + M::dy + st * M::tile, TILE, &map.dy, h * D, row, batch, dy);
+	copy_bytes(base + M::delta + st * TILE * 4, t.delta + at, TILE * 4, dy);
+}
+
+/* The same of tile `i` of those of a ticket. */
 template <int D>
 __device__ __forceinline__ void once_copy_tile(const struct tiles &t, const once_place &p,
 	const struct boxes &map, uint32_t base, const once_bars &bars, int i, int n)
 {
-	typedef once_memory<D> M;
 	const int h = p.keys.group * p.keys.per_group + i % p.keys.per_group,
-		  row = once_queries_of(p, i) * TILE, st = n % M::ring;
-	const uint32_t q = bars.q + st * 8, dy = bars.dy + st * 8;
-	const int64_t at = (int64_t)(p.keys.batch * t.heads + h) * t.padded + row;
+		  row = once_queries_of(p, i) * TILE;
 
-	if (n >= M::ring)
-		barrier_wait(q + M::ring * 8, (n / M::ring - 1) & 1);
-	barrier_expect(q, M::tile + TILE * 4);
-	copy_tile<D>(base + M::q + st * M::tile, TILE, &map.q, h * D, row, p.keys.batch, q);
-	copy_bytes(base + M::lse + st * TILE * 4, t.lse + at, TILE * 4, q);
-	if (n >= M::ring)
-		barrier_wait(dy + M::ring * 8, (n / M::ring - 1) & 1);
-	barrier_expect(dy, M::tile + TILE * 4);
-	copy_tile<D>(base + M::dy + st * M::tile, TILE, &map.dy, h * D, row, p.keys.batch, dy);
-	copy_bytes(base + M::delta + st * TILE * 4, t.delta + at, TILE * 4, dy);
+	once_copy_rows<D>(t, map, base, bars, p.keys.batch, h, row, n);
+}
+
+/* Copies the keys and values of a ticket. */
+template <int D>
+__device__ __forceinline__ void once_copy_keys(
+	const once_place &p, const struct boxes &map, uint32_t to, uint32_t kv)
+{
+	typedef once_memory<D> M;
+
+	barrier_expect(kv, 2 * M::own);
+	for (int r = 0; r < OWN; r += TILE) {
+		const uint32_t at = to + r * CHUNK_ROW;
+
+		copy_tile<D>(at + M::k, OWN, &map.k, p.keys.group * D, p.keys.row0 + r,
+			p.keys.batch, kv);
+		copy_tile<D>(at + M::v, OWN, &map.v, p.keys.group * D, p.keys.row0 + r,
+			p.keys.batch, kv);
+	}
 }
 
 /* The thread that copies takes tickets until there are none. */
@@ -250,22 +337,13 @@ __device__ __forceinline__ void once_copy(const struct tiles &t, const struct on
 
 		if (early && more)
 			once_copy_tile<D>(t, p, map, base, bars, 0, done);
-		if (w >= M::owns)
-			barrier_wait(kv + M::owns * 8, (w / M::owns - 1) & 1);
+		wait_empty<M::owns>(kv, w);
 		reinterpret_cast<int *>(memory + M::tickets)[turn] = ticket;
 		if (!more) {
 			barrier_arrive(kv);
 			return;
 		}
-		barrier_expect(kv, 2 * M::own);
-		for (int r = 0; r < OWN; r += TILE) {
-			const uint32_t at = base + turn * M::own + r * CHUNK_ROW;
-
-			copy_tile<D>(at + M::k, OWN, &map.k, p.keys.group * D, p.keys.row0 + r,
-				p.keys.batch, kv);
-			copy_tile<D>(at + M::v, OWN, &map.v, p.keys.group * D, p.keys.row0 + r,
-				p.keys.batch, kv);
-		}
+		once_copy_keys<D>(p, map, base + turn * M::own, kv);
 		for (int i = early; i < p.keys.total; i++)
 			once_copy_tile<D>(t, p, map, base, bars, i, done + i);
 		done += p.keys.total;
@@ -315,8 +393,7 @@ template <int D> __device__ __forceinline__ void once_pass(const once_bars &bars
 
 	barrier_wait(q, i / M::ring & 1);
 	barrier_wait(dy, i / M::ring & 1);
-	if (i >= M::turns)
-		barrier_wait(ds + M::turns * 8, (i / M::turns - 1) & 1);
+	wait_empty<M::turns>(ds, i);
 	if (threadIdx.x % WARP == 0) {
 		barrier_arrive(q + M::ring * 8);
 		barrier_arrive(dy + M::ring * 8);

@@ -135,8 +135,7 @@ __device__ __forceinline__ void wide_queries(const struct tiles &t, const struct
 			const once_tile at = once_tile_of(t, p, i);
 
 			/* each phase is waited for: a barrier tells only two apart */
-			if (done >= M::senders)
-				barrier_wait(full + M::senders * 8, (done / M::senders - 1) & 1);
+			wait_empty<M::senders>(full, done);
 			if (at.last)
 				barrier_wait(bars.got + to * 8, done / M::senders & 1);
 			barrier_wait(bars.ds + turn * 8, done / M::turns & 1);
@@ -273,9 +272,7 @@ __device__ __forceinline__ void wide_step(const struct tiles &t, const wide_at &
 	wide_leave<T>(at.ds + odd * M::ds_tile, p, s,
 		at.base + M::delta + odd * TILE * 4 + at.lane);
 	shared_fence();
-	__syncwarp();
-	if (threadIdx.x % WARP == 0)
-		barrier_arrive(bars.ds + odd * 8);
+	warp_arrive(bars.ds + odd * 8);
 	product_wait<0>();
 	results_from_here(dv);
 	results_from_here(dk);
