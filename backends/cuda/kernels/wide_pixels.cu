@@ -183,6 +183,13 @@ template <typename T> struct take_grad {
 		packed<PACK, T> x, add;
 		unsigned char open;
 	};
+	static __device__ __forceinline__ void fetch_operands(const struct cuda_pixels &p,
+		const struct cuda_bn_grad &g, int at, struct operands &to)
+	{
+		fetch<PACK>((const T *)g.x.data + at, to.x);
+		fetch<PACK>((const T *)p.add.data + at, to.add);
+		to.open = g.mask[at / PACK];
+	}
 	/* Returns half a pack of e. */
 	static __device__ __forceinline__ uint2 take_half(const float *stage, int lane, int row,
 		int half, const struct operands &t, const float *mean, float *first, float *second)
@@ -231,9 +238,7 @@ template <typename T> struct take_grad {
 
 				if (r >= (int)p.rows)
 					continue;
-				fetch<PACK>((const T *)g.x.data + at, t[u].x);
-				fetch<PACK>((const T *)p.add.data + at, t[u].add);
-				t[u].open = g.mask[at / PACK];
+				fetch_operands(p, g, at, t[u]);
 			}
 			__syncwarp();
 #pragma unroll
@@ -388,6 +393,19 @@ __device__ __forceinline__ int rows_of(int begin, int step, int end)
 	return tiles ? (tiles - 1) * ROWS + (last < ROWS ? last : ROWS) : 0;
 }
 
+/* One thread starts the copies of the block's columns of the filter. TURNED: it is w[k,n]. */
+template <bool TURNED, int K>
+__device__ __forceinline__ void copy_filter(const CUtensorMap *w, uint32_t to, uint32_t barrier)
+{
+	const int boxes = TURNED ? COLUMNS / CHUNK : K / CHUNK;
+
+	barrier_expect(barrier, COLUMNS * K * 2);
+	for (int i = 0; i < boxes; i++)
+		copy_rows(to + i * (TURNED ? K : COLUMNS) * CHUNK_ROW, w,
+			TURNED ? (int)blockIdx.x * COLUMNS + i * CHUNK : i * CHUNK,
+			TURNED ? 0 : (int)blockIdx.x * COLUMNS, barrier);
+}
+
 template <typename T, bool GRAD, int CHUNKS>
 __global__ void __launch_bounds__(THREADS, 1) wide_pixels_kernel(
 	const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap w,
@@ -416,15 +434,8 @@ __global__ void __launch_bounds__(THREADS, 1) wide_pixels_kernel(
 	}
 	less[threadIdx.x % GROUP] = GRAD ? g.mean[column + threadIdx.x % GROUP] : 0;
 	__syncthreads();
-	if (threadIdx.x == 0) {
-		const int boxes = GRAD ? COLUMNS / CHUNK : k / CHUNK;
-
-		barrier_expect(barriers, COLUMNS * k * 2);
-		for (int i = 0; i < boxes; i++)
-			copy_rows(m.filter + i * (GRAD ? k : COLUMNS) * CHUNK_ROW, &w,
-				GRAD ? (int)blockIdx.x * COLUMNS + i * CHUNK : i * CHUNK,
-				GRAD ? 0 : (int)blockIdx.x * COLUMNS, barriers);
-	}
+	if (threadIdx.x == 0)
+		copy_filter<GRAD, k>(&w, m.filter, barriers);
 	if (leads && begin < end) {
 		copy_tile(&x, m, k, begin);
 		if (begin + step < end)
