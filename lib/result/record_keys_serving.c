@@ -140,8 +140,9 @@ const struct jm_key jm__serving_keys[] = {
 	{POSITIVE("goodput", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "1/s",
 		.meaning =
 			"requests per second that keep --ttft and --tpot: of those that end in the "
-			"window; if the window is one of arrivals, of those that arrive in it, up "
-			"to the first whose bounds were not decided when the run ended; without a "
+			"window; if the window is one of arrivals and --ttft is given, of those "
+			"that arrive in it, up to the first whose bounds were not decided when the "
+			"run ended; without a "
 			"window, of those from the first arrival to the last end; null without "
 			"such a bound, or if the first of them was not decided"},
 	{FLAG("p99_in_bounds", JM_KEY_NULL | JM_KEY_OPTIONAL),

@@ -325,13 +325,14 @@ static bool is_judged(const struct jm_answers *a, const struct jm_answer *one, i
 }
 
 /* Where the window is that of arrivals, of requests that arrive in it: what was left of the time
- * before it would otherwise count with them, and more than are offered. Up to the first one that is
+ * before it would otherwise count with them, and more than are offered. Not without a bound of
+ * TTFT, with which each request that waits would count as soon as it is answered. Up to the first one that is
  * not judged; NAN where that is the first of all. */
 static double goodput_of_arrivals(const struct jm_answers *a)
 {
 	struct jm_work_window w = a->window;
 	int64_t now = last_token(a);
-	int good = 0;
+	int good = 0, judged = 0;
 
 	for (int i = 0; i < a->n; i++) {
 		const struct jm_answer *one = &a->answer[i];
@@ -342,10 +343,12 @@ static double goodput_of_arrivals(const struct jm_answers *a)
 	for (int i = 0; i < a->n; i++) {
 		const struct jm_answer *one = &a->answer[i];
 
-		good += one->state == JM_ANSWER_DONE && is_within(&w, one->arrived) &&
-			is_good(a, one);
+		if (!is_within(&w, one->arrived))
+			continue;
+		judged++;
+		good += one->state == JM_ANSWER_DONE && is_good(a, one);
 	}
-	return w.t1_ns > w.t0_ns ? good / seconds(w.t0_ns, w.t1_ns) : (double)NAN;
+	return judged ? good / seconds(w.t0_ns, w.t1_ns) : (double)NAN;
 }
 
 /* Requests per second that keep the bounds: that end in the window, or arrive in it; without one,
@@ -355,7 +358,7 @@ static double goodput(const struct jm_answers *a)
 	int64_t last = 0;
 	int good = 0;
 
-	if (has_bounds(a) && a->timed && has_window(a))
+	if (a->timed && has_window(a) && !isnan(a->ttft))
 		return goodput_of_arrivals(a);
 	for (int i = 0; i < a->n; i++) {
 		const struct jm_answer *one = &a->answer[i];

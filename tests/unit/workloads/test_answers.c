@@ -155,6 +155,32 @@ static void goodput_is_not_above_the_rate_of_arrivals(void **state)
 	jm_answers_close(&a);
 }
 
+/* 1000 arrive within a second, and one of them is answered each 10 ms. */
+static void goodput_without_a_bound_of_ttft_is_not_above_the_rate_of_answers(void **state)
+{
+	struct jm_answers a = bounded(NAN, 1), late = bounded(10, 1);
+	json_t *all = NULL;
+
+	(void)state;
+	a.timed = late.timed = true;
+	for (int i = 0; i < 1000; i++) {
+		bool done = i < 100;
+
+		add(&a, 1, (i + 1) * 10, done ? JM_ANSWER_DONE : JM_ANSWER_OPEN);
+		a.answer[i].arrived += i * MS;
+		add(&late, 1, (i + 1) * 10, i < 50 ? JM_ANSWER_DONE : JM_ANSWER_OPEN);
+		late.answer[i].arrived += i * MS;
+	}
+	jm_answers_find_window(&a, 0);
+	assert_near(json_real_value(figure(&a, "goodput", &all)), 100, 1.5);
+	/* of those that arrive in the window none was judged when the run ended */
+	jm_answers_find_window(&late, 0);
+	assert_true(json_is_null(figure(&late, "goodput", &all)));
+	json_decref(all);
+	jm_answers_close(&a);
+	jm_answers_close(&late);
+}
+
 /* All tokens of an answer come in one event: nothing is known of the time from one to the next. */
 static void tokens_in_one_piece_keep_no_bound_of_tpot(void **state)
 {
@@ -187,6 +213,7 @@ int main(void)
 		cmocka_unit_test(a_window_without_a_request_has_no_percentiles),
 		cmocka_unit_test(tokens_in_one_piece_keep_no_bound_of_tpot),
 		cmocka_unit_test(goodput_is_not_above_the_rate_of_arrivals),
+		cmocka_unit_test(goodput_without_a_bound_of_ttft_is_not_above_the_rate_of_answers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
