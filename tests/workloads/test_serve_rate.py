@@ -141,6 +141,16 @@ def test_a_trial_that_is_lost_has_each_request_of_each_rank_once():
         assert json.loads(done.stdout)["verified"] is True
 
 
+@pytest.mark.parametrize("more", [["--output-tokens", "4"], ["--phase", "prefill"]])
+def test_without_a_bound_of_the_first_token_the_search_ends_where_requests_only_wait(more):
+    r = one(*SERVE, "--device", "ref", *MAX, "--tpot", "100s", "--input-tokens", "30", "--running", "4", "--seconds", "0.3",
+            *more, timeout=600)
+    s = r["serving"]
+    found, answered = s["rate_search"], s["window"]["requests_done"] / s["window"]["seconds"]
+    assert found["broken"] is None and found["kept"] > answered and found["trials"] < 12
+    assert "beyond what the server answers" in r["note"] and s["goodput"] == pytest.approx(answered)
+
+
 def test_bounds_that_no_rate_keeps_are_said(tmp_path):
     with server(tmp_path, alone_s=TIME) as url:
         r = one(*ALONE, "--url", url, *MAX, "--ttft", "1ms", status=1)

@@ -8,6 +8,7 @@
 #define IDLE   0.02 /* requests under way on average: with fewer there is no queue */
 #define BOUNDS                                                                                     \
 	20 /* a trial lasts this many times --ttft at least: a queue that grows by 5 % of it exceeds the bound */
+#define ALONE	4    /* without --ttft, this many times a request that is alone */
 #define MOST	1e6  /* requests of a trial, at most */
 #define LOWER	12   /* trials as long as the run, each at a rate that is lower by NEAR, at most */
 #define ALLOWED 0.01 /* of the requests may be beyond a bound */
@@ -64,9 +65,17 @@ static int share(const struct jm_rate_server *s, void *value, size_t bytes, stru
 	return s->gang ? s->gang->share(s->arg, value, bytes, err) : 0;
 }
 
-static int requests_of_trial(const struct jm_rate_server *s, double rate)
+/* Of a request that is alone, and what follows from it. */
+struct of_one {
+	double latency;	    /* s */
+	double best, least; /* requests per second if --running ones took no longer; if nearly all
+			       were alone */
+};
+
+static int requests_of_trial(const struct jm_rate_server *s, const struct of_one *one, double rate)
 {
-	double ttft = s->load->answers.ttft, least = isnan(ttft) ? 0 : ceil(BOUNDS * ttft * rate);
+	double ttft = s->load->answers.ttft;
+	double least = ceil(rate * (isnan(ttft) ? ALONE * one->latency : BOUNDS * ttft));
 
 	return least > s->load->trial ? (int)fmin(least, MOST) : s->load->trial;
 }
@@ -101,13 +110,29 @@ static bool keep_bounds(const struct jm_rate_server *s)
 	return jm_answers_keep_bounds(&a) != 0;
 }
 
-/* 1: so many requests keep the bounds. 0: they do not. */
+/* Did they arrive more than twice as fast as they were answered? Without --ttft requests that wait
+ * break no bound, and so does no higher rate. */
+static bool is_beyond(const struct jm_rate_server *s)
+{
+	const struct jm_answers *a = answers_of(s);
+	int64_t begin = a->answer[0].arrived, arrived = begin, end = begin;
+
+	for (int i = 0; i < a->n; i++) {
+		arrived = jm_later(arrived, a->answer[i].arrived);
+		end = jm_later(end, a->answer[i].end);
+	}
+	return isnan(a->ttft) && end - begin > 2 * (arrived - begin);
+}
+
+enum { BROKEN, KEPT, KEPT_BEYOND }; /* beyond what is answered: is_beyond */
+
+/* Do so many requests keep the bounds? One of the above, or an error. */
 static int try_rate(const struct jm_rate_server *s, double rate, int most, struct jm_err *err)
 {
 	int code = run(s, rate, most, err), kept = 0;
 
 	if (!code && judges(s))
-		kept = !is_lost(s) && keep_bounds(s);
+		kept = !is_lost(s) && keep_bounds(s) ? KEPT + is_beyond(s) : BROKEN;
 	if (!code)
 		code = share(s, &kept, sizeof(kept), err);
 	if (code)
@@ -142,13 +167,7 @@ static int check_alone(const struct jm_rate_server *s, struct jm_err *err)
 	return 0;
 }
 
-/* Requests per second if --running ones took no longer than one that is alone; least: if nearly all
- * were alone. */
-struct rates {
-	double best, least;
-};
-
-static int rates_of_one(const struct jm_rate_server *s, struct rates *ret, struct jm_err *err)
+static int answer_alone(const struct jm_rate_server *s, struct of_one *ret, struct jm_err *err)
 {
 	struct jm_answers *a = &s->load->answers;
 	double ttft = a->ttft, tpot = a->tpot, latency;
@@ -162,7 +181,7 @@ static int rates_of_one(const struct jm_rate_server *s, struct rates *ret, struc
 	if (!code && judges(s)) {
 		code = check_alone(s, err);
 		latency = jm_answer_latency(&answers_of(s)->answer[0]);
-		*ret = (struct rates){answers_of(s)->running / latency, IDLE / latency};
+		*ret = (struct of_one){latency, answers_of(s)->running / latency, IDLE / latency};
 	}
 	return code ? code : share(s, ret, sizeof(*ret), err);
 }
@@ -177,18 +196,18 @@ static double next_rate(double kept, double broken)
 }
 
 /* Few requests do not show a queue that grows slowly. */
-static int confirm(const struct jm_rate_server *s, double least, struct jm_err *err)
+static int confirm(const struct jm_rate_server *s, const struct of_one *one, struct jm_err *err)
 {
 	struct jm_rate_found *found = &s->load->found;
 	int most = isnan(seconds_of_run(s)) ? -1 : requests_of_run(s, found->kept), kept;
 
-	found->confirmed = most < 0 ? -1 : most <= requests_of_trial(s, found->kept);
-	for (int i = 0; i < LOWER && !found->confirmed && found->kept >= least; i++) {
+	found->confirmed = most < 0 ? -1 : most <= requests_of_trial(s, one, found->kept);
+	for (int i = 0; i < LOWER && !found->confirmed && found->kept >= one->least; i++) {
 		kept = try_rate(s, found->kept, requests_of_run(s, found->kept), err);
 		if (kept < 0)
 			return kept;
 		found->trials++;
-		found->confirmed = kept;
+		found->confirmed = kept != BROKEN;
 		if (!kept) {
 			found->broken = found->kept;
 			found->kept /= NEAR;
@@ -200,18 +219,19 @@ static int confirm(const struct jm_rate_server *s, double least, struct jm_err *
 int jm_rate_search(const struct jm_rate_server *s, struct jm_err *err)
 {
 	struct jm_rate_found *found = &s->load->found;
-	struct rates of_one = {0};
-	int code = rates_of_one(s, &of_one, err);
-	double rate = of_one.best;
+	struct of_one one = {0};
+	int code = answer_alone(s, &one, err);
+	double rate = one.best;
 
 	*found = (struct jm_rate_found){.kept = 0, .broken = INFINITY};
-	while (!code && found->trials < TRIALS && rate >= of_one.least &&
+	while (!code && found->trials < TRIALS && rate >= one.least && !found->beyond &&
 		!(found->broken <= NEAR * found->kept)) {
-		int kept = try_rate(s, rate, requests_of_trial(s, rate), err);
+		int kept = try_rate(s, rate, requests_of_trial(s, &one, rate), err);
 
 		if (kept < 0)
 			return kept;
 		*(kept ? &found->kept : &found->broken) = rate;
+		found->beyond = kept == KEPT_BEYOND && isinf(found->broken);
 		found->trials++;
 		rate = next_rate(found->kept, found->broken);
 	}
@@ -221,7 +241,7 @@ int jm_rate_search(const struct jm_rate_server *s, struct jm_err *err)
 			"larger bounds, shorter requests or fewer --running.",
 			found->broken);
 	if (!code)
-		code = confirm(s, of_one.least, err);
+		code = confirm(s, &one, err);
 	if (!code)
 		code = s->restart(s->arg, err);
 	if (!code)

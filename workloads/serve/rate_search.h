@@ -44,7 +44,8 @@ struct jm_rate_server {
  * Begins near what the server would do if its --running requests took no longer than one alone,
  * halves the rate until a trial keeps the bounds, and narrows the gap to 5 %. Where the run is
  * longer than a trial, its own requests are tried, too, and the rate is lowered by 5 % until they
- * keep the bounds. Then the load is as before its first request, and has the rate that was found.
+ * keep the bounds. Without --ttft it ends, too, at a rate that keeps --tpot and is more than twice
+ * what is answered. Then the load is as before its first request, and has the rate that was found.
  * JM_ERANGE: the server keeps the bounds at no rate that was tried.
  */
 int jm_rate_search(const struct jm_rate_server *s, struct jm_err *err);

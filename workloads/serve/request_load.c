@@ -160,7 +160,10 @@ void jm_load_note(const struct jm_load *l, struct jm_work *work)
 	if (!f->trials)
 		return;
 	if (isinf(f->broken))
-		jm_work_note(work, "Each rate up to %.4g requests/s keeps the bounds.", f->kept);
+		jm_work_note(work, "Each rate up to %.4g requests/s keeps the bounds.%s", f->kept,
+			f->beyond ? " It is beyond what the server answers, since requests that "
+				    "wait break no --tpot; give --ttft, too."
+				  : "");
 	else
 		jm_work_note(work,
 			"The highest rate within the bounds is %.4g requests/s (%d trials); %.4g "

@@ -14,6 +14,7 @@ struct jm_rate_found {
 	double kept;   /* the highest that kept the bounds; below `broken` if not confirmed */
 	double broken; /* the lowest that did not; INFINITY = each did */
 	int trials;    /* 0 = no rate was looked for */
+	bool beyond;   /* more arrived than were answered, and without --ttft no rate breaks more */
 	/* did all requests that arrive in the run keep them at this rate? 1, 0; -1 = the length of
 	 * the run is not known */
 	int confirmed;
