@@ -326,8 +326,8 @@ static bool is_judged(const struct jm_answers *a, const struct jm_answer *one, i
 
 /* Where the window is that of arrivals, of requests that arrive in it: what was left of the time
  * before it would otherwise count with them, and more than are offered. Not without a bound of
- * TTFT, with which each request that waits would count as soon as it is answered. Up to the first one that is
- * not judged; NAN where that is the first of all. */
+ * TTFT, with which each request that waits would count as soon as it is answered. Up to the first
+ * one that is not judged; NAN where that is the first of all. */
 static double goodput_of_arrivals(const struct jm_answers *a)
 {
 	struct jm_work_window w = a->window;
