@@ -217,13 +217,11 @@ static int convnet_build(struct jm_graph *g, const struct jm_values *v, int64_t 
 {
 	const struct jm_images dims = jm_images_dims(v);
 	const struct depth *d = depth_of(&dims);
-	const int64_t pixels[] = {batch, 3, dims.image, dims.image};
-	struct jm_tensor *image = jm_graph_input(g, "image", g->compute, 4, pixels);
-	struct jm_tensor *target = jm_graph_input(g, "target", JM_I32, 1, &batch), *x;
+	struct jm_tensor *target, *x = jm_images_input(g, batch, dims.image, &target);
 
 	(void)err;
 	(void)seq;
-	x = classify(g, d, &dims, features(g, d, dims.hidden, image));
+	x = classify(g, d, &dims, features(g, d, dims.hidden, x));
 	if (x)
 		*ret_loss = jm_graph_softmax_xent(g, x, target);
 	return 0;

@@ -10,6 +10,16 @@ const struct jm_input jm_images_inputs[] = {
 	{0},
 };
 
+struct jm_tensor *jm_images_input(
+	struct jm_graph *g, int64_t batch, int64_t side, struct jm_tensor **ret_target)
+{
+	const int64_t pixels[] = {batch, 3, side, side};
+	struct jm_tensor *image = jm_graph_input(g, "image", g->compute, 4, pixels);
+
+	*ret_target = jm_graph_input(g, "target", JM_I32, 1, &batch);
+	return image;
+}
+
 struct jm_images jm_images_dims(const struct jm_values *v)
 {
 	struct jm_images d = {0};

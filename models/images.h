@@ -7,6 +7,9 @@
 
 /* "image" [batch, 3, image, image] and "target" [batch], a class of each. */
 extern const struct jm_input jm_images_inputs[];
+/* Declares them in a graph, with images of side x side pixels; returns the images. */
+struct jm_tensor *jm_images_input(
+	struct jm_graph *g, int64_t batch, int64_t side, struct jm_tensor **ret_target);
 
 /* Their dimensions; a network has some of them. */
 struct jm_images {

@@ -313,10 +313,9 @@ static int inception_build(struct jm_graph *g, const struct jm_values *v, int64_
 	int64_t seq, struct jm_tensor **ret_loss, struct jm_err *err)
 {
 	const struct jm_images dims = jm_images_dims(v);
-	const int64_t pixels[] = {batch, 3, dims.image, dims.image};
 	const int64_t half = dims.hidden / 2, classes = dims.classes;
-	struct jm_tensor *x = jm_graph_input(g, "image", g->compute, 4, pixels), *middle = NULL;
-	struct jm_tensor *target = jm_graph_input(g, "target", JM_I32, 1, &batch);
+	struct jm_tensor *target, *x = jm_images_input(g, batch, dims.image, &target);
+	struct jm_tensor *middle = NULL;
 
 	(void)err;
 	(void)seq;

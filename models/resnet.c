@@ -182,13 +182,11 @@ static int resnet_build(struct jm_graph *g, const struct jm_values *v, int64_t b
 	struct jm_tensor **ret_loss, struct jm_err *err)
 {
 	const struct jm_images dims = jm_images_dims(v);
-	const int64_t pixels[] = {batch, 3, dims.image, dims.image};
-	struct jm_tensor *image = jm_graph_input(g, "image", g->compute, 4, pixels);
-	struct jm_tensor *target = jm_graph_input(g, "target", JM_I32, 1, &batch), *x;
+	struct jm_tensor *target, *x = jm_images_input(g, batch, dims.image, &target);
 
 	(void)err;
 	(void)seq;
-	x = network(g, depth_of(&dims), dims.hidden, is_cifar(v), image);
+	x = network(g, depth_of(&dims), dims.hidden, is_cifar(v), x);
 	*ret_loss = jm_images_classify(g, x, dims.classes, target);
 	return 0;
 }

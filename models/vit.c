@@ -99,9 +99,7 @@ static int vit_build(struct jm_graph *g, const struct jm_values *v, int64_t batc
 	struct jm_tensor **ret_loss, struct jm_err *err)
 {
 	struct dims d = dims_of(v);
-	const int64_t pixels[] = {batch, 3, d.image, d.image};
-	struct jm_tensor *image = jm_graph_input(g, "image", g->compute, 4, pixels);
-	struct jm_tensor *target = jm_graph_input(g, "target", JM_I32, 1, &batch);
+	struct jm_tensor *target, *image = jm_images_input(g, batch, d.image, &target);
 	struct jm_tensor *x = jm_graph_dropout(g, embed(g, &d, image), g->dropout);
 
 	(void)err;
