@@ -306,33 +306,28 @@ static int check_probe(const struct jm_run_call *r)
 			     : 0;
 }
 
-static int run_all(struct jm_run_call *r)
+/* Of a launcher that starts this program on each host. */
+static int check_launcher(struct jm_run_call *r)
 {
-	bool apart = strcmp(r->given.launcher, "local") != 0 && !r->given.dry_run;
-	struct jm_gang_place place;
-	int rc = apart ? check_probe(r) : 0;
+	int rc = check_probe(r);
 
-	if (!rc && apart && !strcmp(r->given.launcher, "srun"))
+	if (!rc && !strcmp(r->given.launcher, "srun"))
 		rc = jm_run_by_srun(&r->cli->err);
-	if (!rc)
-		rc = catch_signals(r);
-	if (!rc && apart)
-		rc = jm_gang_place_read(&place, &r->cli->err);
-	if (!rc && apart)
-		rc = jm_watchdog_start(r->given.sweep.program, &r->cli->err);
-	if (!rc && apart && place.rank)
-		return be_agent(r, &place);
-	if (!rc)
-		say_input(r);
-	if (!rc) /* not after hours of work */
-		rc = jm_report_check_columns(r->given.columns, &r->cli->err);
-	if (!rc && jm_hold_check(r->cli->command, &r->cli->err)) {
-		jm_cli_fail(r->cli);
-		return EXIT_NOT_FOUND;
-	}
-	/* wrong usage must create no files */
-	if (!rc && !r->given.resume)
-		rc = jm_planned_read(r);
+	return rc;
+}
+
+static int join_gang(struct jm_run_call *r, struct jm_gang_place *ret)
+{
+	int rc = jm_gang_place_read(ret, &r->cli->err);
+
+	return rc ? rc : jm_watchdog_start(r->given.sweep.program, &r->cli->err);
+}
+
+/* Wrong usage must create no files, so that the store is opened when the rest was checked. */
+static int make_plan(struct jm_run_call *r)
+{
+	int rc = r->given.resume ? 0 : jm_planned_read(r);
+
 	if (!rc)
 		rc = check_files(r);
 	if (!rc)
@@ -343,8 +338,31 @@ static int run_all(struct jm_run_call *r)
 		rc = jm_output_try(r->given.json, &r->cli->err);
 	if (!rc)
 		rc = jm_planned_make(r);
+	return rc ? rc : check_shard(r);
+}
+
+static int run_all(struct jm_run_call *r)
+{
+	bool apart = strcmp(r->given.launcher, "local") != 0 && !r->given.dry_run;
+	struct jm_gang_place place;
+	int rc = apart ? check_launcher(r) : 0;
+
 	if (!rc)
-		rc = check_shard(r);
+		rc = catch_signals(r);
+	if (!rc && apart)
+		rc = join_gang(r, &place);
+	if (!rc && apart && place.rank)
+		return be_agent(r, &place);
+	if (!rc)
+		say_input(r);
+	if (!rc) /* not after hours of work */
+		rc = jm_report_check_columns(r->given.columns, &r->cli->err);
+	if (!rc && jm_hold_check(r->cli->command, &r->cli->err)) {
+		jm_cli_fail(r->cli);
+		return EXIT_NOT_FOUND;
+	}
+	if (!rc)
+		rc = make_plan(r);
 	if (rc)
 		return jm_cli_fail(r->cli);
 	if (r->given.dry_run)
