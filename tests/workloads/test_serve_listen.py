@@ -14,7 +14,7 @@ import pytest
 
 from jm import SOURCE, jm
 from runs import one
-from serving import LISTEN, SERVE, ask, leave_after, listening, streamed
+from serving import LISTEN, MODEL, SERVE, ask, leave_after, listening, streamed
 
 
 # what would change an answer
@@ -129,6 +129,24 @@ def test_draws_of_a_client_follow_its_rule_and_seed(served):
 def test_what_is_not_served_is_refused(served, body, word):
     status, text = ask(served, body)
     assert status == 400 and word in json.loads(text)["error"]["message"]
+
+
+def test_another_model_is_not_found(served):
+    """As vLLM answers; without a name it is the one that is served."""
+    status, text = ask(served, {"prompt": [1], "max_tokens": 2, "model": "another"})
+    error = json.loads(text)["error"]
+    assert status == 404 and "'llama'" in error["message"] and error["type"] == "not_found_error" and error["code"] == 404
+    answers = [ask(served, {"prompt": [1], "max_tokens": 2, **named}) for named in ({"model": "llama"}, {"model": None}, {"model": ""}, {})]
+    assert {status for status, _ in answers} == {200} and {json.loads(text)["model"] for _, text in answers} == {"llama"}
+    assert ask(served, {"prompt": [1], "model": 5})[0] == 400
+
+
+def test_a_model_has_the_name_of_its_folder_too(tmp_path):
+    folder = tmp_path / "net"
+    one("run", "llama", *MODEL[2:], "--source", "null", "--device", "ref", "--precision", "f32", "--warmup", 0, "--batch", 1, "--seq", 8,
+        "--steps", 1, "--save", f"{folder}/")
+    with listening(tmp_path, "--from", folder) as (port, _):
+        assert [ask(port, {"prompt": [1], "max_tokens": 2, "model": name})[0] for name in ("llama", str(folder), "net")] == [200, 200, 404]
 
 
 def test_what_changes_nothing_is_not_refused(served):

@@ -168,13 +168,32 @@ static int take_stream(const json_t *o, struct jm_ask *ret, struct jm_err *err)
 	return jm_err_set(err, JM_EUSAGE, "'stream' and 'include_usage' are true or false.");
 }
 
-static int take_object(const json_t *o, int64_t vocab, struct jm_ask *ret, struct jm_err *err)
+/* Without a name it is the one that is served. */
+static int check_model(const json_t *o, const struct jm_answering *model, struct jm_err *err)
+{
+	const json_t *value = json_object_get(o, "model");
+	const char *name = json_string_value(value);
+
+	if (!value || json_is_null(value) || (name && !*name))
+		return 0;
+	if (!name)
+		return jm_err_set(err, JM_EUSAGE, "'model' is a text.");
+	if (!strcmp(name, model->name) || (model->from && !strcmp(name, model->from)))
+		return 0;
+	return jm_err_set(err, JM_ENOENT,
+		"This server has model '%s', which is not the one that the request names; ask for "
+		"it, or omit 'model'.",
+		model->name);
+}
+
+static int take_object(
+	const json_t *o, const struct jm_answering *model, struct jm_ask *ret, struct jm_err *err)
 {
 	const json_t *output = json_object_get(o, "max_tokens");
 
 	if (!json_is_object(o))
 		return jm_err_set(err, JM_EUSAGE, "The body is no JSON object.");
-	if (refuse_unserved(o, err))
+	if (check_model(o, model, err) || refuse_unserved(o, err))
 		return err->code;
 	if (output && !json_is_null(output) &&
 		(!json_is_integer(output) || json_integer_value(output) < 1 ||
@@ -184,17 +203,18 @@ static int take_object(const json_t *o, int64_t vocab, struct jm_ask *ret, struc
 	ret->output = json_is_integer(output) ? (int)json_integer_value(output) : DEFAULT_OUTPUT;
 	if (take_stream(o, ret, err) || take_rule(o, ret, err) || take_seed(o, ret, err))
 		return err->code;
-	return take_prompt(json_object_get(o, "prompt"), vocab, ret, err);
+	return take_prompt(json_object_get(o, "prompt"), model->vocab, ret, err);
 }
 
-int jm_ask_parse(const char *body, size_t n, int64_t vocab, struct jm_ask *ret, struct jm_err *err)
+int jm_ask_parse(const char *body, size_t n, const struct jm_answering *model, struct jm_ask *ret,
+	struct jm_err *err)
 {
 	json_error_t why;
 	json_t *o = json_loadb(body, n, 0, &why);
 	int code;
 
 	*ret = (struct jm_ask){.rule = ret->rule};
-	code = o ? take_object(o, vocab, ret, err)
+	code = o ? take_object(o, model, ret, err)
 		 : jm_err_set(
 			   err, JM_EUSAGE, "The body is no JSON that can be taken: %s.", why.text);
 	json_decref(o);

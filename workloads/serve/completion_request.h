@@ -16,6 +16,12 @@ struct jm_rule {
 	int top_k;	    /* 0 = all */
 };
 
+/* The model that answers. */
+struct jm_answering {
+	int64_t vocab;
+	const char *name, *from; /* what requests may call it; from: NULL = only by its name */
+};
+
 /* Closed by jm_ask_close. */
 struct jm_ask {
 	int32_t *token; /* [n]: the prompt; NULL: */
@@ -30,13 +36,14 @@ struct jm_ask {
 };
 
 /*
- * From the body of a request: a JSON object with `prompt`, a text or a list of tokens below vocab,
+ * From the body of a request: a JSON object with `prompt`, a text or a list of tokens of the model,
  * `max_tokens` (16 if it is missing), `stream`, `stream_options.include_usage`, `temperature`,
  * `top_p`, `top_k` and `seed`; ret->rule holds what is not said. JM_EUSAGE: it is no such object,
  * or has a field that would change the answer and is not served here, such as `stop`; the sentence
- * names it. Other fields are ignored.
+ * names it. JM_ENOENT: `model` names another one. Other fields are ignored.
  */
-int jm_ask_parse(const char *body, size_t n, int64_t vocab, struct jm_ask *ret, struct jm_err *err);
+int jm_ask_parse(const char *body, size_t n, const struct jm_answering *model, struct jm_ask *ret,
+	struct jm_err *err);
 void jm_ask_close(struct jm_ask *ask); /* takes a zeroed one */
 
 #endif

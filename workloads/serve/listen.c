@@ -83,8 +83,12 @@ static bool reply(struct jm_asked *asked, int status, json_t *value)
 
 static json_t *error_json(int status, const char *why)
 {
-	return json_pack("{s:{s:s, s:s}}", "error", "message", why, "type",
-		status < 500 ? "invalid_request_error" : "server_error");
+	const char *type = status == NOT_FOUND ? "not_found_error"
+			   : status < 500      ? "invalid_request_error"
+					       : "server_error";
+
+	return json_pack(
+		"{s:{s:s, s:s, s:i}}", "error", "message", why, "type", type, "code", status);
 }
 
 static void refuse(struct jm_asked *asked, int status, const char *why)
@@ -313,7 +317,11 @@ static void add_question(struct jm_listener *l, struct jm_question *q)
 	if (!code && q->ask.token)
 		code = jm_scheduler_check(&l->serve->limits, q->ask.n, q->ask.output, &q->why);
 	if (code) {
-		refuse(q->asked, code == JM_ENOMEM ? UNAVAILABLE : BAD, q->why.text);
+		refuse(q->asked,
+			code == JM_ENOMEM   ? UNAVAILABLE
+			: code == JM_ENOENT ? NOT_FOUND
+					    : BAD,
+			q->why.text);
 	} else if (l->is_closed || !q->ask.token) {
 		note_unserved(l, q);
 		end_early(l, q->asked, false, -1);
@@ -522,8 +530,8 @@ static int start(struct jm_listener *l, const struct serve *s, int *port, struct
 	int code = split(s->listen, address, sizeof(address), port, err);
 
 	if (!code)
-		code = jm_question_reader_new(&s->source, &s->rule, s->prompts.tokenizer,
-			jm_dim(&s->dims, "context"), &l->reader, err);
+		code = jm_question_reader_new(&s->source, s->model_name, &s->rule,
+			s->prompts.tokenizer, jm_dim(&s->dims, "context"), &l->reader, err);
 	if (!code)
 		code = jm_answer_server_start(address, *port, &l->server, port, err);
 	if (code)

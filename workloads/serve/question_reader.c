@@ -21,6 +21,7 @@ struct queue {
 
 struct jm_question_reader {
 	const struct jm_prompts_source *source;
+	struct jm_answering model;
 	const struct jm_rule *rule;
 	struct jm_tokenizer *tokenizer; /* the caller's */
 	struct jm_prompts own;		/* of the thread: its tokenizer */
@@ -103,11 +104,9 @@ static int check_length(const struct jm_ask *ask, int64_t context, struct jm_err
 static void read_with(
 	struct jm_tokenizer *tokenizer, const struct jm_question_reader *r, struct jm_question *q)
 {
-	int64_t vocab = r->source->vocab;
-
 	q->ask = (struct jm_ask){.rule = *r->rule};
-	if (!jm_ask_parse(q->asked->body, q->asked->n, vocab, &q->ask, &q->why) &&
-		!encode(tokenizer, vocab, &q->ask, &q->why))
+	if (!jm_ask_parse(q->asked->body, q->asked->n, &r->model, &q->ask, &q->why) &&
+		!encode(tokenizer, r->model.vocab, &q->ask, &q->why))
 		check_length(&q->ask, r->context, &q->why);
 	if (q->why.code)
 		jm_ask_close(&q->ask);
@@ -222,9 +221,9 @@ static int open_own(struct jm_question_reader *r, struct jm_err *err)
 				   r->source->from);
 }
 
-int jm_question_reader_new(const struct jm_prompts_source *source, const struct jm_rule *rule,
-	struct jm_tokenizer *tokenizer, int64_t context, struct jm_question_reader **ret,
-	struct jm_err *err)
+int jm_question_reader_new(const struct jm_prompts_source *source, const char *model,
+	const struct jm_rule *rule, struct jm_tokenizer *tokenizer, int64_t context,
+	struct jm_question_reader **ret, struct jm_err *err)
 {
 	struct jm_question_reader *r = calloc(1, sizeof(*r));
 	int code;
@@ -232,6 +231,7 @@ int jm_question_reader_new(const struct jm_prompts_source *source, const struct 
 	if (!r)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a server.");
 	r->source = source;
+	r->model = (struct jm_answering){source->vocab, model, source->from};
 	r->rule = rule;
 	r->tokenizer = tokenizer;
 	r->context = context;

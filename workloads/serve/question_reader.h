@@ -26,14 +26,14 @@ struct jm_question {
 struct jm_question_reader;
 
 /*
- * For a model of source->vocab tokens; rule: of what a client does not say; tokenizer: that of
- * `source` for short questions, NULL = there is none. All of it outlives the reader. context: of
- * prompt and answer, in tokens; longer ones are refused. JM_ENOMEM; as jm_prompts_open_tokenizer,
- * which it calls for long questions.
+ * For a model of source->vocab tokens, which requests call by its name or source->from; rule: of
+ * what a client does not say; tokenizer: that of `source` for short questions, NULL = there is
+ * none. All of it outlives the reader. context: of prompt and answer, in tokens; longer ones are
+ * refused. JM_ENOMEM; as jm_prompts_open_tokenizer, which it calls for long questions.
  */
-int jm_question_reader_new(const struct jm_prompts_source *source, const struct jm_rule *rule,
-	struct jm_tokenizer *tokenizer, int64_t context, struct jm_question_reader **ret,
-	struct jm_err *err);
+int jm_question_reader_new(const struct jm_prompts_source *source, const char *model,
+	const struct jm_rule *rule, struct jm_tokenizer *tokenizer, int64_t context,
+	struct jm_question_reader **ret, struct jm_err *err);
 /* Reads it at once; false: it is long, and jm_question_reader_next returns it later. */
 bool jm_question_reader_read(
 	struct jm_question_reader *r, struct jm_asked *asked, struct jm_question *ret);

@@ -38,7 +38,7 @@ static struct world *open_world(bool has_tokenizer, int64_t context)
 	if (has_tokenizer)
 		assert_ok(jm_tokenizer_open(w->path, &w->tokenizer, &err), err);
 	assert_ok(jm_question_reader_new(
-			  &w->source, &w->rule, w->tokenizer, context, &w->reader, &err),
+			  &w->source, "m", &w->rule, w->tokenizer, context, &w->reader, &err),
 		err);
 	assert_ok(jm_answer_server_start("127.0.0.1", 0, &w->server, &w->port, &err), err);
 	return w;
@@ -264,12 +264,12 @@ static void a_tokenizer_that_is_gone_is_said_at_once(void **state)
 
 	(void)state;
 	assert_int_equal(
-		jm_question_reader_new(&file, &w->rule, w->tokenizer, CONTEXT, &reader, &err),
+		jm_question_reader_new(&file, "m", &w->rule, w->tokenizer, CONTEXT, &reader, &err),
 		JM_ENOENT);
 	assert_non_null(strstr(err.text, "/absent/tokenizer.json"));
 	err = (struct jm_err)JM_ERR_INIT;
-	assert_int_equal(
-		jm_question_reader_new(&folder, &w->rule, w->tokenizer, CONTEXT, &reader, &err),
+	assert_int_equal(jm_question_reader_new(
+				 &folder, "m", &w->rule, w->tokenizer, CONTEXT, &reader, &err),
 		JM_ENOENT);
 	assert_non_null(strstr(err.text, "/absent"));
 	assert_null(reader);
