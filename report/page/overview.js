@@ -196,6 +196,7 @@
 					return i === null ? "\u2013" : JM.named(s, s.points[i]);
 				},
 			},
+			...(S.series.some((s) => s.origin !== S.series[0].origin) ? [{ title: "origin", left: true, of: (s) => JM.text(s.origin) }] : []),
 			{ title: "runs", of: (s) => s.runs_ok + (s.runs_failed ? " + " + s.runs_failed + " failed" : "") },
 		];
 		return el(

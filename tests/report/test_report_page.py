@@ -568,3 +568,13 @@ def test_rates_of_requests_have_charts_of_their_latencies(tmp_path):
     assert re.search(">[mµ]s<", dom.split("<h3>TPOT p99")[1].split("</svg>")[0])
     titles = [html.unescape(t) for t in re.findall(r'role="img" aria-label="([^".]*)', dom)]
     assert {"Energy per token", "TTFT p99", "TPOT p99"} <= set(titles)
+
+
+@BROWSER
+def test_systems_whose_energy_has_several_origins_say_which(tmp_path):
+    simulated = records("h200x4")
+    run = one("run", "null", "--source", "estimate", "--steps", "2")
+    systems = browse(make_page(tmp_path, [*simulated, run]), "--dump-dom", "--window-size=1400,3000").split("<h3>All systems")[1].split("</table>")[0]
+    assert re.findall(r">(estimated|measured|simulated)<", systems) == ["simulated", "estimated"]
+    alike = browse(make_page(tmp_path, [*simulated, *records("h100x4")]), "--dump-dom", "--window-size=1400,3000").split("<h3>All systems")[1].split("</table>")[0]
+    assert not re.findall(r">(origin|simulated)<", alike)
