@@ -253,7 +253,8 @@
 		const option = function (c) {
 			const out = base(c),
 				n = strips.length,
-				each = 78 / n,
+				below = 0.35 * ((settingAxis(c, s).nameGap || 30) - 30), // turned names take more of the chart, in % of it
+				each = (78 - below) / n,
 				title = Math.min(13, each / 2); // height above a strip, in % of the chart
 			out.grid = strips.map((_, k) => ({
 				left: 52,

@@ -55,11 +55,21 @@
 	JM.runsOf = (s, point) => ofPoint[s.index][point];
 	JM.allRuns = Array.from({ length: S.runs.n }, (_, i) => i);
 
+	// The label of a point without a setting.
+	const ALL = "all";
+
 	// "300 W (reference), repeat 2"
 	JM.runName = function (s, i) {
 		const p = s.points[at("point", i)],
 			repeat = at("repeat", i);
-		return JM.named(s, p) + (p.reference ? " (reference)" : "") + (known(repeat) ? ", repeat " + repeat : "");
+		const name = p.label === ALL ? "" : JM.named(s, p) + (p.reference ? " (reference)" : "");
+		return [name, known(repeat) ? "repeat " + repeat : ""].filter(Boolean).join(", ") || ALL;
+	};
+
+	// "Of one run (300 W)"
+	JM.ofOneRun = function (s, i) {
+		const p = s.points[at("point", i)];
+		return "Of one run" + (p.label === ALL ? "" : " (" + JM.named(s, p) + ")");
 	};
 
 	JM.mean = (list) => {

@@ -166,14 +166,15 @@
 
 	JM.systemsTable = function (S) {
 		if (S.series.length < 2) return null;
-		const axes = differing(S).filter((name) => !/^(response|model)$/.test(name)).slice(0, 4),
+		const inTitle = (name) => S.series.every((s) => s.work.title === JM.text(one(s, name)));
+		const axes = differing(S).filter((name) => !/^(response|model)$/.test(name) && !inTitle(name)).slice(0, 4),
 			names = new Map(JM.works.flatMap((w) => JM.systemNames(w.series).map((n, i) => [w.series[i], n])));
 		const found = (s) => s.within;
 		const system = (s) => names.get(s).replace(s.work.title, "").replace(/^ on /, "") || "\u2013";
 		const items = S.series.some((s) => s.item !== S.series[0].item);
 		const columns = [
 			{ title: "work", left: true, of: (s) => el("a", { href: "#" + s.id }, s.work.title) },
-			...(S.series.every((s) => s.work.title.endsWith(" on " + system(s))) ? [] : [{ title: "system", left: true, of: system }]),
+			...(S.series.every((s) => system(s) === "\u2013" || s.work.title.endsWith(" on " + system(s))) ? [] : [{ title: "system", left: true, of: system }]),
 			...axes.map((name) => ({ title: name, of: (s) => JM.text(one(s, name)) })),
 			{ title: "throughput", unit: items ? "" : S.series[0].item + "/s", of: (s) => stat(s, s.reference ?? 0, "throughput") + (items ? " " + s.item + "/s" : "") },
 			{ title: "power", unit: "W, all devices", of: (s) => stat(s, s.reference ?? 0, "watts_mean") },

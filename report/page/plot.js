@@ -428,17 +428,23 @@
 		};
 	}
 
-	// Names of categories are turned where they have no room side by side; the axis' own name stands below them.
-	const SLOPE = 40; // degrees
+	// Names of categories are turned where they have no room side by side, many of them more, and of very many some are left
+	// out; the axis' own name stands below them.
+	const MANY = 12,
+		MOST = 20;
 	function categoryAxis(c, name, labels) {
 		const longest = Math.min(90, 6.5 * Math.max(...labels.map((l) => l.length))),
-			turned = labels.length > 8 || labels.length * longest > 180;
+			turned = labels.length > 8 || labels.length * longest > 180,
+			slope = !turned ? 0 : labels.length > MANY ? 65 : 40; // degrees
 		return axis(c, name, {
 			type: "category",
 			data: labels,
 			boundaryGap: true,
-			nameGap: turned ? 18 + longest * Math.sin((SLOPE * Math.PI) / 180) : 30,
-			axisLabel: { color: c.soft, hideOverlap: true, rotate: turned ? SLOPE : 0, width: 90, overflow: "truncate" },
+			nameGap: turned ? 18 + longest * Math.sin((slope * Math.PI) / 180) : 30,
+			axisLabel: {
+				color: c.soft, hideOverlap: true, rotate: slope, width: 90, overflow: "truncate",
+				interval: labels.length > MANY ? Math.ceil(labels.length / MOST) - 1 : "auto",
+			},
 		});
 	}
 

@@ -150,9 +150,8 @@
 			bins = trace ? overTime(detail, tree, trace) : [];
 		if (!phases.length && !bins.length) return null;
 		let timed = !phases.length;
-		const label = (run) => JM.named(s, s.points[JM.run("point", run)]);
 		const note = () =>
-			"Of one run (" + label(timed ? trace.run : detail.run) + "), " + (timed ? "power" : "mean power of each phase") +
+			JM.ofOneRun(s, timed ? trace.run : detail.run) + ", " + (timed ? "power" : "mean power of each phase") +
 			". A meter that includes others is split into those and the rest, which no other meter reads: what the components, " +
 			"boards and supplies lose or use besides. The parts add up to the outermost meter; nothing is counted twice.";
 		const select =

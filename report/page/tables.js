@@ -407,7 +407,7 @@
 			el(
 				"p",
 				{ class: "soft small" },
-				"Of one run (" + JM.named(s, s.points[JM.run("point", detail.run)]) + "); " +
+				JM.ofOneRun(s, detail.run) + "; " +
 					(detail.origin ? "energy of the " + detail.origin + " meters with its uncertainty" : "it had no meters") +
 					". Phases may lie within others.",
 			),
@@ -420,7 +420,7 @@
 		const detail = JM.S.details[s.index];
 		const learnt = detail.learnt
 			? el("section", { class: "panel", "aria-label": "Learnt" }, el("h3", {}, "Learnt"),
-					el("p", {}, detail.learnt), el("p", { class: "soft small" }, "Of one run (" + JM.named(s, s.points[JM.run("point", detail.run)]) + ")."))
+					el("p", {}, detail.learnt), el("p", { class: "soft small" }, JM.ofOneRun(s, detail.run) + "."))
 			: null;
 		const tables = s.tables.map((t) =>
 			el(

@@ -506,7 +506,21 @@ def test_batches_stand_at_their_logarithms_and_failed_ones_nowhere(tmp_path):
     assert marks["16"] - marks["4"] == pytest.approx(marks["256"] - marks["64"], abs=1)
     runs, plane = dom.split("<h3>All runs")[1], dom.split("<h3>Efficiency against throughput")[1].split("</svg>")[0]
     assert ">batch 16<" in runs and ">16<" not in runs and ">batch 1<" in plane and ">batch 16<" not in plane
-    assert "Of one run (batch 1)" in dom
+    assert "Of one run (batch 1)" in dom and "Of one run (all)" not in dom
+
+
+@BROWSER
+@pytest.mark.parametrize("sizes", [(64, 128, 256), (64, 128, 256, 512, 1024, 2048)])
+def test_turned_names_of_settings_lie_apart(tmp_path, sizes):
+    """Lines of 12 px, some left out where there are very many; the name of the axis stands below them."""
+    rows = sized([({"seq": s, "batch": b, "hidden": h}, None, float(s + b + h)) for s in (512, 1024) for b in (1, 2, 4) for h in sizes])
+    dom = browse(make_page(tmp_path, rows), "--dump-dom", "--window-size=1280,3000")
+    for title in ("Throughput", "Energy per "):
+        chart = dom.split(f"<h3>{title}")[1].split("</svg>")[0]
+        names = re.findall(r'transform="matrix\(([^)]*)\)"[^>]*>[\d, ]{9,}</text>', chart)
+        sines, xs = zip(*((-float(m.split(",")[1]), float(m.split(",")[4])) for m in names))
+        assert len(xs) >= 9 and min(np.diff(sorted(xs))) * min(sines) > 11.5, title
+        assert re.search(r">[a-z]+, [a-z]+, [a-z]+</text>", chart), title
 
 
 @BROWSER
