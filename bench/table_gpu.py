@@ -13,6 +13,7 @@ UNITS = {"token": "token/s", "image": "image/s", "product": "TFLOP/s"}
 STATE = {"bf16": 12, "fp16": 12, "tf32": 12, "f32": 12, "bf16-true": 6}
 GRADIENT = {"bf16": "f32", "fp16": "f32", "tf32": "f32", "f32": "f32", "bf16-true": "bf16"}
 TYPE_BYTES = {"bf16": 2, "f32": 4}
+FROZEN = 2  # bytes of a parameter that is not trained: rows with such parts compute in 16 bits
 
 METHOD = """\
 Training steps as above, on one GPU; [gpu-kernels.md](gpu-kernels.md) has profiles and what was tried.
@@ -36,10 +37,10 @@ Training steps as above, on one GPU; [gpu-kernels.md](gpu-kernels.md) has profil
 - An aim is a ratio that joulemark is meant to reach. Bold: the aim is met; the unrounded ratio decides."""
 
 MEMORY = """\
-Memory beside parameters, gradients and the optimizer's moments, in GB: joulemark's plan, PyTorch's tensors at their maximum, and what
-PyTorch's allocator reserves for them. Gradients count with the type that each side gives them: in `bf16` those of gpt and llama wait for
-the update in bf16 in joulemark and in f32 in PyTorch. They take the place of activations, so with a batch of 1 llama3-8b needs the most
-when only gradients stand beside its state."""
+Memory beside parameters (frozen ones, too), gradients and the optimizer's moments, in GB: joulemark's plan, PyTorch's tensors at
+their maximum, and what PyTorch's allocator reserves for them. Gradients count with the type that each side gives them: in `bf16` those of
+gpt and llama wait for the update in bf16 in joulemark and in f32 in PyTorch. They take the place of activations, so with a batch of 1
+llama3-8b needs the most when only gradients stand beside its state."""
 
 ERRORS_FILE = "speed_gpu_errors.json"  # beside speed_gpu.json; written by bench/table.py --gpu-errors
 
@@ -89,8 +90,9 @@ def beside_state(row, run, peak):
     run: figures of one side, which have that peak."""
     if not run.get(peak) or row["precision"] not in STATE or " beside " in row["batch"]:
         return None
-    gradient = TYPE_BYTES[run.get("gradients") or GRADIENT[row["precision"]]]
-    return run[peak] - (STATE[row["precision"]] + gradient) * row["parameters"]
+    gradient, frozen = TYPE_BYTES[run.get("gradients") or GRADIENT[row["precision"]]], row.get("frozen") or 0
+    trained = row["parameters"] - frozen
+    return run[peak] - (STATE[row["precision"]] + gradient) * trained - FROZEN * frozen
 
 
 def ratio(a, b, aim=None, least=True):

@@ -265,8 +265,10 @@ def describe(row, record, theirs, options=""):
         kept["batch"] = f"{record['plan']['batch']} x 2048{both}"
     if options:
         kept["note"] = f", `{options}`"
+    plan = record.get("plan") or {}
     return kept | {"gpu": re.search(r"NVIDIA (\S+)", record["ran_on"]["name"]).group(1), "uuid": record["ran_on"]["uuid"],
-                   "date": datetime.date.today().isoformat(), "parameters": (record.get("plan") or {}).get("parameters")}
+                   "date": datetime.date.today().isoformat(), "parameters": plan.get("parameters"),
+                   "frozen": plan.get("parameters_frozen")}
 
 
 def measure(given, name, row):

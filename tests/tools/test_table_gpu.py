@@ -57,6 +57,15 @@ def test_memory_of_gradients_in_16_bits_and_of_two_batches():
     assert table_gpu.memory_cells(row | {"batch": "4 beside 2"}) is None
 
 
+def test_memory_beside_frozen_parameters():
+    """Of 1 G parameters a tenth is trained: 16 bytes of each of these in fp16 with f32 masters, 2 of the others."""
+    state = 1.6e9 + 1.8e9
+    row = {"workload": "net", "batch": "8", "precision": "fp16", "gpu": "H100", "card": "X", "parameters": 10**9, "frozen": 9 * 10**8,
+           "joulemark": [{"peak_bytes": state + 3e9, "gradients": "f32"}],
+           "pytorch": {"peak_bytes": state + 2e9, "reserved_bytes": state + 4e9}}
+    assert table_gpu.memory_cells(row)[3:] == ["3.0", "2.0", "4.0", "1.50", "**0.75**"]
+
+
 def test_errors_beside_the_figures(tmp_path):
     rows = [{"name": "gpt learned", "precision": p, "joulemark": [3e-3, 2e-3, 1e-3], "pytorch": [2e-3, 2e-3, 4e-3]} for p in ("fp8", "f32")]
     (tmp_path / table_gpu.ERRORS_FILE).write_text(json.dumps({"about": "A card.", "rows": rows}))

@@ -216,7 +216,9 @@ def test_frozen_tensors_are_copied_from_the_given_file(saved, tmp_path):
     """Also where the run has them in bf16 and the file in f16: no bit changes, and their norms have seen no batch."""
     tensors = {name: tensor(values(t).astype("<f2")) if t[0] == "F32" else t for name, t in read(saved[0]).items()}
     file, again = write(tmp_path / "half.safetensors", tensors), tmp_path / "again.safetensors"
-    run("--classes", 3, "--steps", 3, "--precision", "bf16", "--freeze", FREEZE, "--from", file, "--save", again)
+    plan = run("--classes", 3, "--steps", 3, "--precision", "bf16", "--freeze", FREEZE, "--from", file, "--save", again)["plan"]
+    assert plan["parameters"] - plan["parameters_frozen"] == 3 * 32 + 3  # the new top
+    assert 2 * plan["parameters_frozen"] < plan["frozen_bytes"] < 4 * plan["parameters_frozen"]  # filters in bf16, norms in f32
     found = read(again)
     assert found.keys() == tensors.keys()
     for name, t in tensors.items():

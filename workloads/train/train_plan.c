@@ -2,6 +2,7 @@
 #include "train_plan.h"
 #include "base/text/json.h"
 #include "base/text/number.h"
+#include "engine/graph/freeze.h"
 #include "engine/graph/tensor.h"
 #include "engine/plan/bucket.h"
 #include "fit_batch.h"
@@ -187,9 +188,13 @@ static json_t *plan_json(const struct train *s)
 	const struct jm_program *p = s->program;
 	const struct jm_tensor *residual = jm_graph_residual(s->graph);
 	json_t *plan = json_object();
+	size_t frozen_bytes;
+	int64_t frozen = jm_freeze_parameters(s->graph, &frozen_bytes);
 
 	jm_json_set_int(&plan, "batch", s->training.batch);
 	jm_json_set_int(&plan, "parameters", jm_graph_parameters(s->graph));
+	jm_json_set_int(&plan, "parameters_frozen", frozen);
+	jm_json_set_int(&plan, "frozen_bytes", (int64_t)frozen_bytes);
 	jm_json_set_int(&plan, "peak_bytes", peak_with_inputs(s));
 	jm_json_set_int(&plan, "persistent_bytes", p->persistent_bytes);
 	jm_json_set_int(&plan, "memory_bytes", s->memory);
