@@ -8,12 +8,15 @@ values that stay on the device. In fp16 the loss is scaled by GradScaler; the le
 power than numbers do. Prints one JSON object: the rate of each window of about a second, the
 median, joules by the driver's counter over those windows.
 
-    image_torch.py [--model resnet50] [--batch 256] [--precision bf16] [--seconds 10] [--no-compile] [--mode MODE]
+    image_torch.py [--model resnet50] [--batch 256] [--precision bf16] [--seconds 10] [--no-compile] [--mode MODE] [--data DIR --workers N]
 
 The networks are those of torchvision, xception that of timm, without dropout. MODE is that of torch.compile. The first steps, which choose algorithms by timing, are not counted.
+With --data the images are those of a folder with one folder of JPEG files per class: torchvision's ImageFolder behind N workers of PyTorch's
+DataLoader, which decode, crop at random, resize and mirror; bytes go to the GPU and are normalised there.
 """
 import argparse
 import ctypes
+import itertools
 import json
 import math
 import statistics
@@ -22,6 +25,9 @@ import time
 
 import torch
 import torch.nn as nn
+
+
+WHERE = "cuda"
 
 
 class Bottleneck(nn.Module):
@@ -120,6 +126,25 @@ class Energy:
         return mj.value / 1e3
 
 
+def loaded(args, size):
+    """Endless batches of the files of --data."""
+    from torchvision import datasets, transforms  # pylint: disable=import-outside-toplevel
+    change = transforms.Compose([transforms.RandomResizedCrop(size), transforms.RandomHorizontalFlip(), transforms.PILToTensor()])
+    loader = torch.utils.data.DataLoader(datasets.ImageFolder(args.data, change), args.batch, shuffle=True, num_workers=args.workers,
+                                         pin_memory=True, drop_last=True, persistent_workers=True)
+    mean, deviation = (torch.tensor(v, device=WHERE).view(3, 1, 1) * 255 for v in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
+    while True:
+        for x, target in loader:
+            x = x.to(WHERE, memory_format=torch.channels_last, non_blocking=True)
+            yield (x - mean) / deviation, target.to(WHERE, non_blocking=True)
+
+
+def random_ones(args, size, classes):
+    """One batch again and again."""
+    x = torch.randn(args.batch, 3, size, size, device=WHERE).to(memory_format=torch.channels_last)
+    return itertools.repeat((x, torch.randint(classes, (args.batch,), device=WHERE)))
+
+
 def steps_of(args):
     torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.precision == "tf32"
@@ -127,24 +152,24 @@ def steps_of(args):
     make, size, classes = MODELS[args.model]
     model = make().cuda().to(memory_format=torch.channels_last)
     run = model if args.no_compile else torch.compile(model, **({"mode": args.mode} if args.mode else {}))
-    x = torch.randn(args.batch, 3, size, size, device="cuda").to(memory_format=torch.channels_last)
-    target = torch.randint(classes, (args.batch,), device="cuda")
+    batches = loaded(args, size) if args.data else random_ones(args, size, classes)
     half = args.precision == "fp16"
     update = torch.optim.AdamW(model.parameters(), lr=3e-5 if half else 3e-4, weight_decay=0.1, fused=True)
     rate = torch.optim.lr_scheduler.LambdaLR(update, lambda i: min(1, (i + 1) / 20)) if half else None
     scaler = torch.amp.GradScaler("cuda", enabled=half)
     entropy = nn.CrossEntropyLoss()
 
-    def loss_of(logits):
+    def loss_of(logits, target):
         if isinstance(logits, tuple):
             return entropy(logits[0], target) + 0.4 * entropy(logits[1], target)
         return entropy(logits, target)
 
     def step():
+        x, target = next(batches)
         update.zero_grad(set_to_none=True)
         with torch.autocast("cuda", torch.float16 if half else torch.bfloat16,
                             enabled=args.precision in ("bf16", "fp16")):
-            loss = loss_of(run(x))
+            loss = loss_of(run(x), target)
         scaler.scale(loss).backward()
         scaler.step(update)
         scaler.update()
@@ -163,6 +188,8 @@ def main():
     p.add_argument("--seconds", type=float, default=10)
     p.add_argument("--no-compile", action="store_true")
     p.add_argument("--mode")
+    p.add_argument("--data", help="a folder of pictures in place of random images")
+    p.add_argument("--workers", type=int, default=8, help="processes that read it (default: 8)")
     args = p.parse_args()
     start, step, energy = time.time(), steps_of(args), Energy()
     for _ in range(6):
@@ -171,7 +198,7 @@ def main():
     torch.cuda.empty_cache()  # what the first steps took for trials of algorithms
     warm = time.time() - start
     torch.cuda.reset_peak_memory_stats()
-    for _ in range(5):
+    for _ in range(5 + (2 * args.workers if args.data else 0)):  # what the workers prepared meanwhile, two batches each
         loss = step()
     torch.cuda.synchronize()
     rates, before, began = [], energy.joules(), time.time()
