@@ -179,6 +179,15 @@ def test_arrivals_that_lack_something_are_said(options, word):
     assert r.returncode != 0 and word in r.stdout + r.stderr
 
 
+@pytest.mark.parametrize("options, word", [
+    (["--arrival", "closed", "--requests", "9"], "--requests"), (["--arrival", "single", "--trial-requests", "9"], "--trial-requests"),
+    (["--arrival", "single", "--top-k", "9"], "--top-k"), (["--arrival", "single", "--top-p", "0.5"], "--top-p"),
+    (["--arrival", "all", "--requests", "9"], ""), (["--arrival", "single", "--top-k", "9", "--temperature", "1"], "")])
+def test_options_that_change_nothing_are_said(options, word):
+    note = one(*SERVE, "--device", "ref", "--steps", "9", "--input-tokens", "3", "--output-tokens", "2", *options)["note"] or ""
+    assert word in note and ("change" in note) == bool(word)
+
+
 def test_latencies_and_goodput_are_columns_of_the_report(tmp_path):
     file = tmp_path / "r.json"
     jm(*SERVE, "--device", "ref", "--steps", "60", "--input-tokens", "1:20", "--output-tokens", "2:9", "--requests", "12", "--running", "4",

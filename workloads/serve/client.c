@@ -408,6 +408,7 @@ static int client_setup(struct jm_work *work, void **ret_state, struct jm_err *e
 		code = find_rate(c, err);
 	if (code)
 		return code;
+	jm_load_note_unused(&c->load, work);
 	show_model(c);
 	snprintf(work->detail, sizeof(work->detail), "%s at %s", c->shown_model, c->url);
 	work->n_devices = 1;

@@ -142,6 +142,14 @@ void jm_load_restart(struct jm_load *l, double rate, int most)
 	l->most = most;
 }
 
+void jm_load_note_unused(const struct jm_load *l, struct jm_work *work)
+{
+	if (l->arrivals.kind != ARRIVE_ALL && !jm_values_is_default(work->options, "requests"))
+		jm_work_note(work, "--requests is of --arrival all; here it changes nothing.");
+	if (!l->finds_rate && !jm_values_is_default(work->options, "trial-requests"))
+		jm_work_note(work, "--trial-requests is of --rate max; here it changes nothing.");
+}
+
 json_t *jm_load_search_json(const struct jm_load *l)
 {
 	const struct jm_rate_found *f = &l->found;

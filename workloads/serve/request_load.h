@@ -118,6 +118,8 @@ void jm_load_close(struct jm_load *l); /* takes a zeroed one */
 /* The requests begin anew, with that rate, `most` of them (0 = without end). Nothing is under
  * way. */
 void jm_load_restart(struct jm_load *l, double rate, int most);
+/* Says in work->note which options were given and change nothing. */
+void jm_load_note_unused(const struct jm_load *l, struct jm_work *work);
 /* "rate_search" of "serving"; null: no rate was looked for. */
 json_t *jm_load_search_json(const struct jm_load *l);
 /* Adds the same as a sentence, unless no rate was looked for. */

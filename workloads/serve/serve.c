@@ -471,6 +471,17 @@ static int find_rate(struct serve *s, struct jm_err *err)
 	return code;
 }
 
+/* Options that were given and change nothing. */
+static void note_unused(const struct serve *s, struct jm_work *work)
+{
+	const struct jm_values *o = work->options;
+	bool chooses = !jm_values_is_default(o, "top-k") || !jm_values_is_default(o, "top-p");
+
+	jm_load_note_unused(&s->load, work);
+	if (chooses && s->rule.temperature <= 0 && !s->listen)
+		jm_work_note(work, "With --temperature 0 --top-k and --top-p change nothing.");
+}
+
 static int serve_setup(struct jm_work *work, void **ret_state, struct jm_err *err)
 {
 	struct serve *s = calloc(1, sizeof(*s));
@@ -490,6 +501,7 @@ static int serve_setup(struct jm_work *work, void **ret_state, struct jm_err *er
 		code = fill_cache(s, err);
 	if (!code && s->load.finds_rate)
 		code = find_rate(s, err);
+	note_unused(s, work);
 	if (!code && !s->simulated)
 		jm_work_device_note(
 			work, &s->device, s->training.fp8 ? JM_F8E4M3 : s->training.precision);
