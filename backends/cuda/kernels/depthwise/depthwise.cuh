@@ -297,11 +297,10 @@ __device__ __forceinline__ void move_up(struct three &rows)
 		}
 }
 
-/* Adds a row of x to the rows of y before it, of the same place and behind it. x: the thread's
- * column before its own. */
-template <enum before B, typename T>
-__device__ __forceinline__ void add_row(
-	const T (*x)[CHUNK], int lane, const float (&filter)[CHANNELS * TAPS], struct three &y)
+/* Calls use(value, column, tap, channel) for the values of a row of x and the thread's columns of y
+ * to which they belong by a tap of the filter. x: the thread's column before its own. */
+template <enum before B, typename T, class USE>
+__device__ __forceinline__ void over_row(const T (*x)[CHUNK], int lane, USE use)
 {
 #pragma unroll
 	for (int i = 0; i < COLUMNS + 2; i++) {
@@ -310,15 +309,25 @@ __device__ __forceinline__ void add_row(
 		take_x<B>(x[i] + lane * CHANNELS, value);
 #pragma unroll
 		for (int t = 0; t < TAPS; t++) {
-			const int to = i - t % SIDE;
+			const int column = i - t % SIDE;
 
-			if (to < 0 || to >= COLUMNS)
+			if (column < 0 || column >= COLUMNS)
 				continue;
 #pragma unroll
 			for (int k = 0; k < CHANNELS; k++)
-				y.v[SIDE - 1 - t / SIDE][to][k] += value[k] * filter[k * TAPS + t];
+				use(value[k], column, t, k);
 		}
 	}
+}
+
+/* Adds a row of x to the rows of y before it, of the same place and behind it. */
+template <enum before B, typename T>
+__device__ __forceinline__ void add_row(
+	const T (*x)[CHUNK], int lane, const float (&filter)[CHANNELS * TAPS], struct three &y)
+{
+	over_row<B>(x, lane, [&](float value, int column, int t, int k) {
+		y.v[SIDE - 1 - t / SIDE][column][k] += value * filter[k * TAPS + t];
+	});
 }
 
 /* Walks down the rows of a tile. */

@@ -12,22 +12,9 @@ template <enum before B, typename T>
 __device__ __forceinline__ void multiply_row(
 	const T (*x)[CHUNK], int lane, const struct three &dy, float (&sum)[CHANNELS * TAPS])
 {
-#pragma unroll
-	for (int i = 0; i < COLUMNS + 2; i++) {
-		float value[CHANNELS];
-
-		take_x<B>(x[i] + lane * CHANNELS, value);
-#pragma unroll
-		for (int t = 0; t < TAPS; t++) {
-			const int from = i - t % SIDE;
-
-			if (from < 0 || from >= COLUMNS)
-				continue;
-#pragma unroll
-			for (int k = 0; k < CHANNELS; k++)
-				sum[k * TAPS + t] += value[k] * dy.v[SIDE - 1 - t / SIDE][from][k];
-		}
-	}
+	over_row<B>(x, lane, [&](float value, int column, int t, int k) {
+		sum[k * TAPS + t] += value * dy.v[SIDE - 1 - t / SIDE][column][k];
+	});
 }
 
 /* Rings of blocks with at most that many strips; the larger ones have a row less. */
