@@ -17,6 +17,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
+#include "data/sets/talk_rows.h"
 #include "engine/graph/model.h"
 #include "base/stat/stat.h"
 #include "engine/run/program.h"
@@ -79,14 +80,15 @@ static struct jm_graph *graph_of(
 	return graph;
 }
 
-/* Whole numbers below `below`. */
-static void feed_ids(struct jm_program *p, const char *name, int64_t below)
+/* Whole numbers below `below`; the first `ignored` ones of each row are no targets. */
+static void feed_ids(struct jm_program *p, const char *name, int64_t below, int64_t ignored)
 {
 	struct jm_tensor *t = jm_graph_find(p->graph, name);
+	int64_t width = t->dim[t->rank - 1];
 	int32_t *ids = malloc(t->bytes);
 
 	for (int64_t i = 0; i < jm_tensor_count(t); i++)
-		ids[i] = (int32_t)(rand() % below);
+		ids[i] = i % width < ignored ? JM_TALK_IGNORED : (int32_t)(rand() % below);
 	check(jm_program_write(p, t, ids, &err));
 	free(ids);
 }
@@ -117,6 +119,17 @@ static void feed_normal(struct jm_program *p, const char *name)
 	free(values);
 }
 
+/* Targets for which a picture at the start of a text leaves no place. */
+static int64_t ignored_places(const struct jm_program *p, const struct jm_training *t)
+{
+	int64_t side;
+
+	if (!jm_graph_find(p->graph, "picture"))
+		return 0;
+	side = jm_dim(t->dims, "image") / jm_dim(t->dims, "patch");
+	return side * side - 1;
+}
+
 static void feed(struct jm_program *p, const struct jm_training *t)
 {
 	for (const struct jm_input *row = t->model->inputs; row->name; row++)
@@ -126,7 +139,8 @@ static void feed(struct jm_program *p, const struct jm_training *t)
 			feed_ids(p, row->name,
 				row->below		    ? jm_dim(t->dims, row->below)
 				: row->fill == JM_FILL_ZERO ? 1
-							    : t->batch);
+							    : t->batch,
+				row->shift ? ignored_places(p, t) : 0);
 }
 
 static void feed_now(struct jm_program *p, int step)

@@ -32,6 +32,8 @@ PRODUCTS = 3  # of oneDNN in each round
 # name: our model, batch, sequence, dimensions; items of a step and their name; the ratio aimed at
 SMALL_LLAMA = "layers=6 hidden=768 heads=12 kv-heads=4 ffn=2048 vocab=32000 context=256 theta=10000"
 TINY_GPT = "layers=2 hidden=64 heads=4 ffn=256 vocab=256 context=48"
+# CLIP L/14, frozen, with a Llama so small that 99.9 % of the FLOPs are CLIP's forward pass
+SMALL_TALK = "layers=1 hidden=64 heads=1 kv-heads=1 ffn=128 vocab=256 context=592 theta=10000"
 CASES = {
     "resnet18": ("resnet18", 32, 0, "", 32, "image", 1.1),
     "resnet50": ("resnet50", 32, 0, "", 32, "image", 1.25),
@@ -46,10 +48,11 @@ CASES = {
     "unet": ("unet-sd2", 4, 0, "hidden=128 latent=32", 4, "image", 1.8),
     "fno-rbc2d": ("fno-rbc2d", 4, 0, "", 4, "sample", 1.8),
     "fno-rbc3d": ("fno-rbc3d", 1, 0, "", 1, "sample", 1.8),
+    "clip": ("llava-7b", 2, 592, SMALL_TALK, 2, "image", 1.5),
     "gpt-tiny": ("gpt-117m", 2, 32, TINY_GPT, 64, "token", None),  # tries this program out in seconds
 }
 F32_ONLY = ("unet", "fno-rbc2d", "fno-rbc3d")  # PyTorch 1.13 has neither group norms under autocast nor transforms in bf16
-SHOWN = [name for name in CASES if name not in ("gpt-tiny", *F32_ONLY)]
+SHOWN = [name for name in CASES if name not in ("gpt-tiny", "clip", *F32_ONLY)]
 
 
 def drawn(seed, place):

@@ -3,6 +3,7 @@
 
 step_torch.py MODEL PRECISION BATCH SEQ THREADS [DIM=VALUE...]
 """
+import functools
 import math
 import pathlib
 import resource
@@ -18,6 +19,8 @@ sys.path[:0] = [str(ROOT / "tests" / "peers"), str(ROOT / "bench" / "gpu")]
 
 
 class Block(nn.Module):
+    act = staticmethod(functools.partial(F.gelu, approximate="tanh"))
+
     def __init__(self, dims):
         super().__init__()
         c = dims["hidden"]
@@ -30,12 +33,12 @@ class Block(nn.Module):
         b, s, c = x.shape
         q, k, v = (t.view(b, s, self.heads, -1).transpose(1, 2) for t in self.qkv(x).split(c, 2))
         z = (q @ k.transpose(-2, -1)) * (1 / math.sqrt(c // self.heads))
-        z = z.masked_fill(mask, float("-inf")).softmax(-1)
-        return self.out((z @ v).transpose(1, 2).reshape(b, s, c))
+        z = z if mask is None else z.masked_fill(mask, float("-inf"))
+        return self.out((z.softmax(-1).to(v.dtype) @ v).transpose(1, 2).reshape(b, s, c))
 
-    def forward(self, x, mask):
+    def forward(self, x, mask=None):
         x = x + self.attention(self.ln_1(x), mask)
-        return x + self.down(F.gelu(self.up(self.ln_2(x)), approximate="tanh"))
+        return x + self.down(self.act(self.up(self.ln_2(x))))
 
 
 class Gpt(nn.Module):
@@ -117,11 +120,52 @@ class Llama(nn.Module):
                 nn.init.normal_(p, std=0.02)
 
     def forward(self, ids, target, mask):
-        x = self.tokens(ids)
+        return self.loss(self.tokens(ids), target, mask)
+
+    def loss(self, x, target, mask):
+        """Of the last places of x, as many as there are targets."""
         for block in self.blocks:
             x = block(x, mask, self.turn)
-        logits = self.head(self.ln_f(x))
-        return F.cross_entropy(logits.view(-1, logits.shape[-1]), target.view(-1))
+        logits = self.head(self.ln_f(x)[:, -target.shape[1]:])
+        return F.cross_entropy(logits.flatten(0, 1), target.flatten())
+
+
+class ClipBlock(Block):
+    def act(self, x):
+        return x * torch.sigmoid(1.702 * x)
+
+
+class Clip(nn.Module):
+    """L/14 at 336 pixels: the states of the patches behind 23 of its 24 blocks."""
+    IMAGE, PATCH, DIMS = 336, 14, {"layers": 23, "hidden": 1024, "heads": 16, "ffn": 4096}
+
+    def __init__(self, layers):
+        super().__init__()
+        c, self.places = self.DIMS["hidden"], (self.IMAGE // self.PATCH)**2
+        self.patches = nn.Conv2d(3, c, self.PATCH, self.PATCH, bias=False)
+        self.first, self.positions = nn.Parameter(0.02 * torch.randn(c)), nn.Parameter(0.02 * torch.randn(self.places + 1, c))
+        self.ln_pre, self.blocks = nn.LayerNorm(c), nn.Sequential(*(ClipBlock(self.DIMS) for _ in range(layers)))
+
+    def forward(self, image):
+        x = self.patches(image).flatten(2).transpose(1, 2)
+        x = torch.cat((self.first.expand(len(x), 1, -1), x), 1) + self.positions
+        return self.blocks(self.ln_pre(x))[:, 1:]
+
+
+class Llava(nn.Module):
+    """CLIP is frozen, and in the type in which it computes."""
+
+    def __init__(self, dims, seq, kind):
+        super().__init__()
+        self.clip = Clip(dims.get("vision-layers", Clip.DIMS["layers"])).to(kind).requires_grad_(False)
+        self.llama, c = Llama(dims, seq), dims["hidden"]
+        self.projector = nn.Sequential(nn.Linear(Clip.DIMS["hidden"], c), nn.GELU(), nn.Linear(c, c))
+
+    def forward(self, image, ids, target, mask):
+        with torch.no_grad():
+            seen = self.clip(image)
+        rows, text = self.projector(seen), self.llama.tokens(ids)
+        return self.llama.loss(torch.cat((rows.to(text.dtype), text), 1), target, mask)
 
 
 def torchvision_has(name, **more):
@@ -200,7 +244,16 @@ def fields(name, batch):
 GPT_117M = {"layers": 12, "hidden": 768, "heads": 12, "ffn": 3072, "vocab": 50257, "context": 1024}
 
 
-def declare(name, batch, seq, given):
+def pictures_and_texts(batch, seq, dims, kind):
+    """A text follows its picture; what the last place of the picture says is learnt, too."""
+    model = Llava(dims, seq, kind)
+    texts = seq - model.clip.places
+    ids, target = (torch.randint(dims["vocab"], (batch, n)) for n in (texts, texts + 1))
+    image = torch.randn(batch, 3, Clip.IMAGE, Clip.IMAGE).to(kind)
+    return model, (image, ids, target, torch.ones(seq, seq, dtype=torch.bool).triu(1))
+
+
+def declare(name, batch, seq, given, kind):
     """The model, and what it is called with."""
     if name in IMAGES:
         make, size, classes = IMAGES[name]
@@ -210,6 +263,8 @@ def declare(name, batch, seq, given):
         return unet(batch, given)
     if name.startswith("fno"):
         return fields(name, batch)
+    if name == "clip":
+        return pictures_and_texts(batch, seq, given, kind)
     dims = {**(GPT_117M if name.startswith("gpt") else {}), **given}
     ids, target = (torch.randint(dims["vocab"], (batch, seq)) for _ in range(2))
     mask = torch.ones(seq, seq, dtype=torch.bool).triu(1)
@@ -217,9 +272,13 @@ def declare(name, batch, seq, given):
     return model, (ids, target, mask)
 
 
+def learnt(model):
+    return [p for p in model.parameters() if p.requires_grad]
+
+
 def adamw(model):
-    matrices = [p for p in model.parameters() if p.dim() > 1]
-    vectors = [p for p in model.parameters() if p.dim() == 1]
+    matrices = [p for p in learnt(model) if p.dim() > 1]
+    vectors = [p for p in learnt(model) if p.dim() == 1]
     groups = [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}]
     return torch.optim.AdamW(groups, lr=1e-4, betas=(0.9, 0.999), eps=1e-8, foreach=True)
 
@@ -228,7 +287,7 @@ def main(name, precision, batch, seq, threads, *given):
     torch.set_num_threads(int(threads))
     torch.manual_seed(1)
     dims = {k: int(v) for k, v in (g.split("=") for g in given) if v.isdigit()}
-    model, inputs = declare(name, int(batch), int(seq), dims)
+    model, inputs = declare(name, int(batch), int(seq), dims, torch.bfloat16 if precision == "bf16" else torch.float32)
     optimizer = adamw(model)
     print("ready", torch.__version__, flush=True)
     for _ in sys.stdin:
@@ -237,7 +296,7 @@ def main(name, precision, batch, seq, threads, *given):
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
             loss = model(*inputs)
         loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        nn.utils.clip_grad_norm_(learnt(model), 1.0)
         optimizer.step()
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         print(f"{time.perf_counter() - start:.6f} {loss.item():.6f} {most}", flush=True)
