@@ -334,6 +334,24 @@ static int settle_apart(struct jm_program *p, struct jm_node *n, const struct ap
 	return code;
 }
 
+/* A sum of two types, whose second operand is rounded to the type of the first before: so are sums
+ * of gradients that are written apart, where the backend does not add two types. */
+static int round_before(struct jm_program *p, struct jm_node *sum, struct jm_err *err)
+{
+	struct jm_graph *g = p->graph;
+	struct jm_tensor *from = sum->in[1], *to;
+	struct jm_node *cast;
+	int code;
+
+	to = jm_graph_tensor(g, JM_CLASS_ACT, sum->in[0]->type, from->rank, from->dim, "rounded");
+	cast = jm_graph_node(g, JM_OP_CAST, &from, &to);
+	if (g->err.code)
+		return jm_err_set(err, g->err.code, "%s", g->err.text);
+	sum->in[1] = to;
+	code = settle(p, &cast, 1, NULL, err);
+	return code ? code : settle(p, &sum, 1, NULL, err);
+}
+
 /* Handles a refusal with its reason. JM_EVERSION, of a library that the device needs, is kept. */
 static int refused(struct jm_program *p, struct jm_node *const *node, int n,
 	const struct jm_err *why, struct jm_err *err)
@@ -342,6 +360,8 @@ static int refused(struct jm_program *p, struct jm_node *const *node, int n,
 		node[0]->accumulate | narrow_gradients(node[0]), narrow_gradients(node[0]), JM_F32};
 	int code = 0, first;
 
+	if (n == 1 && node[0]->op == JM_OP_ADD && node[0]->in[0]->type != node[0]->in[1]->type)
+		return round_before(p, node[0], err);
 	if (!how.results && jm_node_narrows(node[0]))
 		how = (struct apart){1, 1, node[0]->in[0]->type};
 	if (n == 1 && how.results)

@@ -70,6 +70,16 @@ def test_filters_have_gradients_in_f32(env, precision):
     assert (kinds(p)["conv + bn-stats + bn-finalize"] > 0) == (precision != "f32")
 
 
+def test_sums_of_filters_gradients_without_masters_are_rounded_before(env):
+    """No kernel adds f32 to bf16."""
+    env["JM_FAKE_DNN_WORKSPACE"] = "1048576"
+    p = plan(env, "resnet50", "--batch", 32, "--precision", "bf16-true", "--accumulate", 2, "--graph")
+    nodes = [n for group in p["graph"] for n in group["nodes"]]
+    assert sum(n["op"] == "conv-wgrad" for n in nodes) == 53
+    sums = [n for n in nodes if n["op"] == "add" and n["out"][0]["type"] == "bf16"]
+    assert len(sums) >= 53 and {t["type"] for n in sums for t in n["in"] if t} == {"bf16"}
+
+
 def test_gradients_of_filters_behind_a_relu_have_room_for_their_parts(env):
     """They run without the bias, in ways that a gradient with a bias does not have: a block of each processor writes its sums."""
     env["JM_FAKE_DNN_WORKSPACE"] = "1048576"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A backend, made from ref, whose filters have channels last: it must give exactly the parameters
- * of ref. */
+ * of ref. One whose gradients of filters are in f32 alone: in bf16 they are those of ref, also as a
+ * sum. */
 #include <stdlib.h>
 
 #include "kit/engine_kit.h"
@@ -122,16 +123,10 @@ static void last_drop(void *dev, void *exec)
 static const char *const images[] = {
 	"resnet", "layers=10", "hidden=4", "image=32", "classes=5", NULL};
 
-static struct jm_program *start_images(
-	struct jm_device *d, enum jm_dtype precision, int micro_steps)
+static struct jm_program *start(struct jm_device *d, const struct jm_training *t)
 {
 	struct jm_err err = JM_ERR_INIT;
-	struct jm_program *p = kit_plan(images,
-		&(struct jm_training){.batch = 2,
-			.precision = precision,
-			.micro_steps = micro_steps,
-			.adamw = {.beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .clip = 1}},
-		d);
+	struct jm_program *p = kit_plan(images, t, d);
 	struct jm_tensor *image = jm_graph_find(p->graph, "image");
 	void *data = malloc(image->bytes);
 	const int32_t target[2] = {1, 3};
@@ -144,6 +139,15 @@ static struct jm_program *start_images(
 	assert_ok(jm_program_write(p, jm_graph_find(p->graph, "target"), target, &err), err);
 	free(data);
 	return p;
+}
+
+static struct jm_program *start_images(
+	struct jm_device *d, enum jm_dtype precision, int micro_steps)
+{
+	return start(d, &(struct jm_training){.batch = 2,
+				.precision = precision,
+				.micro_steps = micro_steps,
+				.adamw = {.beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .clip = 1}});
 }
 
 /* Two steps; every parameter as the host reads it is the same. */
@@ -242,11 +246,92 @@ static void copies_of_turned_filters_are_kept(void **unused)
 	jm_device_close(&ref);
 }
 
+/* ---- gradients that are written in f32 ------------------------------------------------------- */
+
+static int wide_select(
+	void *dev, const struct jm_group *group, struct jm_choice *choice, struct jm_err *err)
+{
+	const struct jm_node *n = group->node[0];
+
+	if (n->op == JM_OP_CONV_WGRAD && n->out[0]->type != JM_F32)
+		return jm_err_set(err, JM_ENOSUP, "Gradients of filters are written in f32.");
+	if (n->op == JM_OP_ADD && n->in[0]->type != n->in[1]->type)
+		return jm_err_set(err, JM_ENOSUP, "Both operands of a sum have one type.");
+	return jm_backend_ref.select(dev, group, choice, err);
+}
+
+/* With a rate of 0. */
+static struct jm_program *start_pure(struct jm_device *d, int micro_steps)
+{
+	const float now[8] = {0, 0.1F, 0.01F};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_program *p;
+	struct jm_tensor *t_now;
+	struct jm_training t = {.batch = 2,
+		.micro_steps = micro_steps,
+		.adamw = {.beta1 = 0.9, .beta2 = 0.99, .eps = 1}};
+
+	assert_ok(jm_precision_set(&t, "bf16-true", &err), err);
+	p = start(d, &t);
+	t_now = jm_graph_find(p->graph, "adamw.now");
+	assert_true(t_now->bytes <= sizeof(now));
+	assert_ok(jm_program_write(p, t_now, now, &err), err);
+	return p;
+}
+
+/* Two micro-steps on the same pictures, whose losses count half each, have the gradients of one. */
+static void sums_of_gradients_in_bf16_are_those_of_one_step(void **unused)
+{
+	struct jm_backend backend = jm_backend_ref;
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_device ref, wide;
+	struct jm_program *one, *sum;
+	int compared = 0;
+
+	(void)unused;
+	assert_ok(jm_device_open("ref", 0, &ref, &err), err);
+	backend.select = wide_select;
+	wide = ref;
+	wide.backend = &backend;
+	one = start_pure(&ref, 1);
+	sum = start_pure(&wide, 2);
+	assert_ok(jm_program_run(one, &err), err);
+	assert_ok(jm_program_begin(sum, &err), err);
+	assert_ok(jm_program_micro(sum, &err), err);
+	assert_ok(jm_program_micro(sum, &err), err);
+	assert_ok(jm_program_update(sum, &err), err);
+	assert_ok(jm_device_sync(sum->device, &err), err);
+	for (int i = 0; i < one->graph->n_cells; i++) {
+		const struct jm_tensor *x = &one->graph->cell[i]->t, *y;
+		void *expected, *found;
+
+		if (x->class != JM_CLASS_GRAD || x->rank != 4)
+			continue;
+		y = jm_graph_find(sum->graph, x->name);
+		assert_int_equal(y->type, JM_BF16);
+		expected = malloc(x->bytes);
+		found = malloc(x->bytes);
+		assert_ok(jm_program_read(one, x, expected, &err), err);
+		assert_ok(jm_program_read(sum, y, found, &err), err);
+		for (int64_t k = 0; k < jm_tensor_count(x); k++)
+			assert_near(jm_element_get(JM_BF16, found, k),
+				jm_element_get(JM_BF16, expected, k), 1e-9);
+		compared++;
+		free(expected);
+		free(found);
+	}
+	assert_true(compared > 8);
+	kit_plan_free(one);
+	kit_plan_free(sum);
+	jm_device_close(&ref);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(filters_lie_as_asked),
 		cmocka_unit_test(copies_of_turned_filters_are_kept),
+		cmocka_unit_test(sums_of_gradients_in_bf16_are_those_of_one_step),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
