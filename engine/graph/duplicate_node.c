@@ -7,6 +7,7 @@
 #include "op.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 struct jm_tensor *jm_duplicate_tensor(struct jm_graph *g, struct jm_tensor *t)
 {
@@ -31,4 +32,49 @@ struct jm_node *jm_duplicate_node(
 	duplicate->again = true;
 	jm_node_cost(duplicate);
 	return duplicate;
+}
+
+bool jm_reads_find(struct jm_reads *reads, const struct jm_graph *g)
+{
+	*reads = (struct jm_reads){.n_nodes = g->n_nodes,
+		.last = malloc(((size_t)g->n_cells + 1) * sizeof(int)),
+		.before = malloc(((size_t)g->n_nodes * JM_NODE_IN + 1) * sizeof(int))};
+	if (!reads->last || !reads->before)
+		return false;
+	for (int i = 0; i < g->n_cells; i++)
+		reads->last[i] = -1;
+	for (int k = g->n_forward; k < g->n_nodes; k++)
+		for (int i = 0; i < g->node[k]->n_in; i++) {
+			const struct jm_tensor *t = g->node[k]->in[i];
+			int r = k * JM_NODE_IN + i;
+
+			if (!t)
+				continue;
+			reads->before[r] = reads->last[t->id];
+			reads->last[t->id] = r;
+		}
+	return true;
+}
+
+static void rename_operand(
+	struct jm_node *n, int i, const struct jm_tensor *from, struct jm_tensor *to)
+{
+	if (n->in[i] == from)
+		n->in[i] = to;
+}
+
+void jm_reads_rename(const struct jm_reads *reads, const struct jm_graph *g,
+	const struct jm_tensor *from, struct jm_tensor *to)
+{
+	for (int r = reads->last[from->id]; r >= 0; r = reads->before[r])
+		rename_operand(g->node[r / JM_NODE_IN], r % JM_NODE_IN, from, to);
+	for (int k = reads->n_nodes; k < g->n_nodes; k++)
+		for (int i = 0; i < g->node[k]->n_in; i++)
+			rename_operand(g->node[k], i, from, to);
+}
+
+void jm_reads_free(struct jm_reads *reads)
+{
+	free(reads->last);
+	free(reads->before);
 }

@@ -42,6 +42,7 @@ struct remake {
 	double flop_bytes;		/* that are moved in the time of one */
 	struct jm_tensor **twin;	/* [cell]: its values, recomputed; NULL = they are kept */
 	bool *needed;			/* [cell]: something that is recomputed reads it */
+	struct jm_reads reads;
 };
 
 /* What can be recomputed cheaply, and whose results do not enter running sums. */
@@ -169,10 +170,7 @@ static bool operands_kept(const struct remake *l, const struct jm_node *n)
 static void rename_reads(struct remake *l, const struct jm_tensor *from, struct jm_tensor *to)
 {
 	l->twin[from->id] = to;
-	for (int k = l->g->n_forward; k < l->g->n_nodes; k++)
-		for (int i = 0; i < l->g->node[k]->n_in; i++)
-			if (l->g->node[k]->in[i] == from)
-				l->g->node[k]->in[i] = to;
+	jm_reads_rename(&l->reads, l->g, from, to);
 }
 
 /*
@@ -584,7 +582,8 @@ int jm_graph_rematerialize(struct jm_graph *g, const struct jm_remake *how, stru
 		usual.share = jm_remake_usual(g);
 	l.limited = usual.share > 0;
 	l.costly = usual.share > ABOVE * jm_remake_usual(g);
-	if (found && l.forward && l.first && l.last && l.twin && l.needed) {
+	if (found && l.forward && l.first && l.last && l.twin && l.needed &&
+		jm_reads_find(&l.reads, g)) {
 		find_readers(&l);
 		make_duplicates(&l, found, &usual);
 	} else {
@@ -596,5 +595,6 @@ int jm_graph_rematerialize(struct jm_graph *g, const struct jm_remake *how, stru
 	free(l.forward);
 	free(l.first);
 	free(l.last);
+	jm_reads_free(&l.reads);
 	return g->err.code ? jm_err_set(err, g->err.code, "%s", g->err.text) : 0;
 }
