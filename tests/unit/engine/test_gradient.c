@@ -358,7 +358,8 @@ static struct jm_tensor *dropout(struct kit *k)
 static struct jm_tensor *gpt(struct kit *k, const char *positions)
 {
 	const char *const dims[][2] = {{"layers", "2"}, {"hidden", "8"}, {"heads", "2"},
-		{"ffn", "12"}, {"vocab", "7"}, {"context", "6"}, {"positions", positions}};
+		{"ffn", "12"}, {"vocab", "7"}, {"context", "6"}, {"positions", positions},
+		{"norm-eps", "1e-5"}};
 	const struct jm_preset *preset;
 	const struct jm_model *model;
 	struct jm_err err = JM_ERR_INIT;
