@@ -20,9 +20,8 @@ def config(hidden, ffn, layers, heads, kv_heads, vocab, context, **more):
             "hidden_act": "silu", **more}
 
 
-def make(folder, c, spread, seed=5):
-    """Writes such a network: normal matrices of this standard deviation."""
-    draw = numpy.random.default_rng(seed)
+def shapes_of(c):
+    """Of all tensors, by name."""
     hidden, head = c["hidden_size"], c["hidden_size"] // c["num_attention_heads"]
     keys, ffn = c["num_key_value_heads"] * head, c["intermediate_size"]
     shapes = {"model.embed_tokens.weight": (c["vocab_size"], hidden), "model.norm.weight": (hidden,)}
@@ -33,11 +32,17 @@ def make(folder, c, spread, seed=5):
                             "self_attn.o_proj": (hidden, hidden), "mlp.gate_proj": (ffn, hidden), "mlp.up_proj": (ffn, hidden),
                             "mlp.down_proj": (hidden, ffn), "input_layernorm": (hidden,), "post_attention_layernorm": (hidden,)}.items():
             shapes[f"model.layers.{i}.{name}.weight"] = shape
+    return shapes
+
+
+def make(folder, c, spread, seed=5):
+    """Writes such a network: normal matrices of this standard deviation."""
+    draw = numpy.random.default_rng(seed)
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(c))
     write(folder / "model.safetensors", {
         name: tensor((draw.standard_normal(shape, numpy.float32) * (spread if len(shape) > 1 else 0.2)
-                      + (len(shape) == 1)).astype("<f4")) for name, shape in shapes.items()})
+                      + (len(shape) == 1)).astype("<f4")) for name, shape in shapes_of(c).items()})
 
 
 def turned(w, heads):
