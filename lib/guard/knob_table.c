@@ -223,11 +223,30 @@ void jm_knob_table_spec(const struct jm_knob_table *table, int i, char *out, siz
 	snprintf(out, size, "%s%s%s", m->control->name, *again ? ":" : "", again);
 }
 
-/* Memory that a driver call still uses must stay. */
+/* A table that was closed while a driver call was under way. */
+struct kept {
+	struct jm_knob_table table;
+	struct kept *before;
+};
+
+/* Memory that a driver call still uses must stay, within reach until the process ends. */
+static void keep(const struct jm_knob_table *table)
+{
+	static _Atomic(struct kept *) last;
+	struct kept *k = malloc(sizeof(*k));
+
+	if (!k)
+		return;
+	k->table = *table;
+	k->before = atomic_exchange(&last, k);
+}
+
 void jm_knob_table_close(struct jm_knob_table *table)
 {
-	if (jm_knob_table_waits(table))
+	if (jm_knob_table_waits(table)) {
+		keep(table);
 		return;
+	}
 	for (int i = 0; i < table->n; i++)
 		table->member[i].control->close(table->member[i].state);
 	free(table->member);
