@@ -86,7 +86,7 @@ def describe(found):
     plan = json.loads(output_of(BIN, "describe", found["model"], "--device", "cpu", "--batch", found["batch"],
                                 "--precision", found["precision"], *words, "--json", "-",
                                 env={**os.environ, "JM_BACKENDS": str(step.BUILD / "backends")}))
-    return {key: plan[key] for key in ("parameters", "flops_model_per_item", "flops_executed_per_item")}
+    return {key: plan[key] for key in ("parameters", "parameters_frozen", "flops_model_per_item", "flops_executed_per_item")}
 
 
 def rows_of(report):
