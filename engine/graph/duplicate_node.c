@@ -63,14 +63,20 @@ static void rename_operand(
 		n->in[i] = to;
 }
 
+void jm_rename_reads(
+	const struct jm_graph *g, int first, const struct jm_tensor *from, struct jm_tensor *to)
+{
+	for (int k = first; k < g->n_nodes; k++)
+		for (int i = 0; i < g->node[k]->n_in; i++)
+			rename_operand(g->node[k], i, from, to);
+}
+
 void jm_reads_rename(const struct jm_reads *reads, const struct jm_graph *g,
 	const struct jm_tensor *from, struct jm_tensor *to)
 {
 	for (int r = reads->last[from->id]; r >= 0; r = reads->before[r])
 		rename_operand(g->node[r / JM_NODE_IN], r % JM_NODE_IN, from, to);
-	for (int k = reads->n_nodes; k < g->n_nodes; k++)
-		for (int i = 0; i < g->node[k]->n_in; i++)
-			rename_operand(g->node[k], i, from, to);
+	jm_rename_reads(g, reads->n_nodes, from, to);
 }
 
 void jm_reads_free(struct jm_reads *reads)

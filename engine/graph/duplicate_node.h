@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nodes that run a second time in a step; for rematerialize.c and recompute.c. */
+/* Nodes that run a second time in a step, and which nodes read what; for rematerialize.c, recompute.c
+ * and keep_copies.c. */
 #ifndef JM_DUPLICATE_NODE_H
 #define JM_DUPLICATE_NODE_H
 
@@ -11,6 +12,10 @@ struct jm_tensor *jm_duplicate_tensor(struct jm_graph *g, struct jm_tensor *t);
 /* Appends a duplicate of the node with these results. NULL = the graph has an error. */
 struct jm_node *jm_duplicate_node(
 	struct jm_graph *g, const struct jm_node *n, struct jm_tensor *const *out);
+
+/* Nodes from `first` on read `to` in place of `from`. */
+void jm_rename_reads(
+	const struct jm_graph *g, int first, const struct jm_tensor *from, struct jm_tensor *to);
 
 /* The operands of gradients that are one tensor, so that they are found in the time of as many. */
 struct jm_reads {

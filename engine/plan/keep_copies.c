@@ -6,6 +6,7 @@
  * on devices with memory of their own, whose copies have the layout of their parameters.
  */
 #include "keep_copies.h"
+#include "engine/graph/duplicate_node.h"
 #include "engine/graph/op.h"
 #include "engine/graph/tensor.h"
 
@@ -112,15 +113,6 @@ static bool extend_update(
 	return false;
 }
 
-static void rename_reads(
-	const struct jm_graph *g, const struct jm_tensor *from, struct jm_tensor *to)
-{
-	for (int k = 0; k < g->n_nodes; k++)
-		for (int i = 0; i < g->node[k]->n_in; i++)
-			if (g->node[k]->in[i] == from)
-				g->node[k]->in[i] = to;
-}
-
 /* The kept copy of the parameter. */
 static struct jm_tensor *kept_of(const struct jm_program *p, const struct jm_tensor *param, int n)
 {
@@ -156,7 +148,8 @@ static void drop_duplicates(struct jm_program *p, const struct jm_tensor *slab)
 		const struct jm_node *node = u->group.node[0];
 
 		if (i < n_micro && copies_from(p, u, slab)) {
-			rename_reads(p->graph, node->out[0], kept_of(p, node->in[0], p->n_kept));
+			jm_rename_reads(
+				p->graph, 0, node->out[0], kept_of(p, node->in[0], p->n_kept));
 			free(u);
 			p->n_micro--;
 		} else {
