@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nodes that run a second time in a step, and which nodes read what; for rematerialize.c, recompute.c
- * and keep_copies.c. */
+/* Nodes that run a second time in a step, and which nodes read what; for rematerialize.c,
+ * recompute.c and keep_copies.c. */
 #ifndef JM_DUPLICATE_NODE_H
 #define JM_DUPLICATE_NODE_H
 
