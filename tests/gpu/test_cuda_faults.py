@@ -244,7 +244,7 @@ def test_norms_that_filters_of_each_channel_apply(env, tmp_path):
 
 
 def test_a_kernel_of_a_resnet_that_fails_is_named(env, tmp_path):
-    status, (r,) = on_all_ops({**env, **ALGORITHMS}, tmp_path, "graphs=1;kernels=700@100", *RESNET, "--precision", "bf16")
+    status, (r,) = on_all_ops({**env, **ALGORITHMS}, tmp_path, "graphs=1;kernels=700@300", *RESNET, "--precision", "bf16")
     assert status == 125 and kind(r) == ("failed", 125, "device") and "outside its buffers" in r["reason"]
 
 

@@ -510,6 +510,15 @@ def test_a_recomputed_norm_joins_its_gradient(env):
     assert every["peak_bytes"] - less["peak_bytes"] >= 0.8 * written
 
 
+@pytest.mark.parametrize("batch, joined", [(512, 47), (8192, 0)])
+def test_norms_that_fit_on_the_multiprocessors_join_the_convolution_before_them(env, batch, joined):
+    """The first norms of 47 of 50 blocks: of two others the convolution has 2,048 channels, and half of one image is too large."""
+    env["JM_FAKE_DNN_WORKSPACE"] = "1048576"
+    words = ["resnet152", "--stem", "cifar", "--image", 32, "--classes", 10, "--batch", batch, "--graph", "--precision"]
+    assert kinds(plan(env, *words, "bf16"))["conv + bn-stats + bn-finalize + bn-apply"] == joined
+    assert kinds(plan(env, *words, "tf32"))["conv + bn-stats + bn-finalize + bn-apply"] == 0
+
+
 def test_every_other_residual_sum_is_recomputed_if_time_is_given(env):
     """Stages of 3, 4, 6 and 3 blocks. What is added to a sum is kept for it: the result of the block before, or that of a
     convolution's norm, which is not stored."""

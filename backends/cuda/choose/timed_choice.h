@@ -6,7 +6,7 @@
 
 #include "backends/cuda/device/cuda.h"
 
-#define CUDA_WAYS 4 /* at most */
+#define CUDA_WAYS 5 /* at most */
 struct cuda_way {
 	const char *name;
 	/* Sets exec->own; exec->op runs and drops it. */

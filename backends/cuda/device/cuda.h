@@ -33,6 +33,7 @@ struct cuda_dev {
 	cudaStream_t sums;   /* the queue of the exchange between ranks; made by its first user */
 	struct cuda_block *blocks;
 	struct cuda_block *workspace; /* the largest one requested so far */
+	unsigned *arrived;	      /* of struct cuda_meeting; made by its first user */
 	struct cuda_angles *angles;   /* of rotary positions, by shape (ops_rope.c) */
 	struct cuda_plan *plans;      /* plan_cache.h */
 	long plans_read;	      /* bytes of the file that were read */

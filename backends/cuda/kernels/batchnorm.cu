@@ -38,19 +38,6 @@ __global__ void __launch_bounds__(COLUMN_THREADS, COLUMN_RESIDENT(T))
 	leave_parts(sum, squares, parts, c, share);
 }
 
-__device__ void finalize(const struct cuda_bn &p, int64_t at, double mean, double var)
-{
-	p.rstd[at] = (float)(1 / sqrt(var + p.eps));
-	if (p.running_mean)
-		p.running_mean[at] += (float)(p.momentum * (mean - p.running_mean[at]));
-	if (p.running_var && p.count > 1) {
-		double n = (double)p.count;
-
-		p.running_var[at] +=
-			(float)(p.momentum * (var * (n / (n - 1)) - p.running_var[at]));
-	}
-}
-
 /* x: what was subtracted from each row; NULL = nothing. */
 template <typename T, typename P>
 __global__ void stats_finish(struct cuda_bn p, const T *x, const P *parts, int n)
@@ -243,20 +230,6 @@ __global__ void __launch_bounds__(COLUMN_THREADS, GRAD_RESIDENT)
 			});
 	}
 	leave_parts(sum, product, parts, p.c, share);
-}
-
-/* Writes the norm with ReLU of a pack of channels; v: x - mean. */
-template <int N, typename T>
-__device__ __forceinline__ void store_normed(T *y, const channels<N> &c, const float (&v)[N])
-{
-	float w[N];
-
-#pragma unroll
-	for (int k = 0; k < N; k++) {
-		w[k] = __fmaf_rn(v[k], c.scale[k], c.shift[k]);
-		w[k] = w[k] < 0 ? 0 : w[k];
-	}
-	store(y, w);
 }
 
 /* Rows are handled from the last to the first, as in apply_kernel. */

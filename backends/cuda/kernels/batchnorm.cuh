@@ -59,6 +59,26 @@ __device__ __forceinline__ float normed(float x, float mean, float scale, float 
 	return __fmaf_rn(x - mean, scale, shift);
 }
 
+static __device__ __forceinline__ float rstd_of(const struct cuda_bn &p, double var)
+{
+	return (float)(1 / sqrt(var + p.eps));
+}
+
+/* Writes rstd and the running statistics of a channel. */
+static __device__ __forceinline__ void finalize(
+	const struct cuda_bn &p, int64_t at, double mean, double var)
+{
+	p.rstd[at] = rstd_of(p, var);
+	if (p.running_mean)
+		p.running_mean[at] += (float)(p.momentum * (mean - p.running_mean[at]));
+	if (p.running_var && p.count > 1) {
+		double n = (double)p.count;
+
+		p.running_var[at] +=
+			(float)(p.momentum * (var * (n / (n - 1)) - p.running_var[at]));
+	}
+}
+
 /* scale = rstd gamma of a pack of channels. */
 template <int N>
 __device__ __forceinline__ void load_scale(
@@ -118,6 +138,20 @@ __device__ __forceinline__ void widen_both(
 	}
 }
 
+/* Writes the norm with ReLU of a pack of channels; v: x - mean. */
+template <int N, typename T>
+__device__ __forceinline__ void store_normed(T *y, const channels<N> &c, const float (&v)[N])
+{
+	float w[N];
+
+#pragma unroll
+	for (int k = 0; k < N; k++) {
+		w[k] = __fmaf_rn(v[k], c.scale[k], c.shift[k]);
+		w[k] = w[k] < 0 ? 0 : w[k];
+	}
+	store(y, w);
+}
+
 /*
  * Rows that a thread loads before it uses the first, and blocks of a multiprocessor: with 3 blocks
  * the constants of the channels do not fit in the registers.
@@ -133,6 +167,16 @@ static inline void start_finish(
 	start_overlapping(kernel, blocks_for(c, WARP), dim3(WARP, WARP), 0, stream, operands...);
 }
 
+/* dgamma and dbeta of a channel. */
+static __device__ __forceinline__ void leave_grads(
+	const struct cuda_bn_grad &p, const two_sums &s, double rstd, int64_t at)
+{
+	float dgamma = (float)(s.second * rstd), dbeta = (float)s.first;
+
+	p.dgamma[at] = dgamma + (p.accumulate & JM_ADD_NORM_DGAMMA ? p.dgamma[at] : 0);
+	p.dbeta[at] = dbeta + (p.accumulate & JM_ADD_NORM_DBETA ? p.dbeta[at] : 0);
+}
+
 /* From the parts of grad_sums to the sums of all rows, dgamma and dbeta. */
 static __global__ void grad_finish(struct cuda_bn_grad p, struct sums to, int n)
 {
@@ -140,18 +184,14 @@ static __global__ void grad_finish(struct cuda_bn_grad p, struct sums to, int n)
 	wait_for_previous();
 	two_sums s = gather_parts(to.parts, n, p.c, share);
 	int64_t at = gathered_channel();
-	float dgamma, dbeta;
 	double rstd;
 
 	if (threadIdx.x || at >= p.c)
 		return;
 	rstd = p.rstd[at];
-	dgamma = (float)(s.second * rstd);
-	dbeta = (float)s.first;
 	to.first[at] = (float)(s.first / (double)p.rows);
 	to.second[at] = (float)(s.second * rstd * rstd / (double)p.rows);
-	p.dgamma[at] = dgamma + (p.accumulate & JM_ADD_NORM_DGAMMA ? p.dgamma[at] : 0);
-	p.dbeta[at] = dbeta + (p.accumulate & JM_ADD_NORM_DBETA ? p.dbeta[at] : 0);
+	leave_grads(p, s, rstd, at);
 }
 
 #endif

@@ -2,9 +2,12 @@
 /* Batch norm: turns nodes into the arguments of image_kernels.h. Images have their channels
  * last. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "backends/cuda/device/cuda.h"
+#include "backends/cuda/choose/plan_cache.h"
+#include "backends/cuda/choose/timed_choice.h"
+#include "backends/cuda/device/gpu.h"
 #include "ops_image.h"
 #include "backends/cuda/device/layouts.h"
 #include "op_rows.h"
@@ -295,16 +298,32 @@ static int run_stats_only(struct cuda_dev *dev, const struct cuda_exec *exec, st
 	return 0;
 }
 
+struct cuda_bn cuda_bn_whole_of(const struct jm_node *n, float *own, void *scratch, void *mask)
+{
+	struct cuda_bn p = cuda_bn_stats_of(&n[0], &n[1], own, scratch);
+
+	set_apply(&p, &n[2], mask);
+	p.rstd = kept(n[1].out[0], own, 2);
+	return p;
+}
+
+static struct cuda_bn whole_of(const struct cuda_exec *exec)
+{
+	int64_t c = exec->node[0].in[0]->dim[1];
+	float *own = (float *)(void *)((char *)exec->scratch + cuda_bn_scratch(c));
+
+	return cuda_bn_whole_of(exec->node, own, exec->scratch, exec->saved);
+}
+
 static int run_bn(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
-	const struct jm_node *n = exec->node;
-	int64_t c = n[0].in[0]->dim[1];
-	float *own = (float *)(void *)((char *)exec->scratch + cuda_bn_scratch(c));
-	struct cuda_bn p = cuda_bn_stats_of(&n[0], &n[1], own, exec->scratch);
+	struct cuda_bn p = whole_of(exec);
 
-	(void)err;
-	set_apply(&p, &n[2], exec->saved);
-	p.rstd = kept(n[1].out[0], own, 2);
+	if (exec->own) {
+		const struct cuda_meeting m = cuda_meeting_of(dev);
+
+		return cuda_check(dev, cuda_bn_once(&p, &m, dev->stream), "Starting a kernel", err);
+	}
 	cuda_bn_stats(&p, dev->stream);
 	cuda_bn_apply(&p, dev->stream);
 	return 0;
@@ -339,7 +358,12 @@ static int run_bn_grad(struct cuda_dev *dev, const struct cuda_exec *exec, struc
 {
 	struct cuda_bn_grad p = cuda_bn_grad_of(NODE(exec), exec);
 
-	(void)err;
+	if (exec->own) {
+		const struct cuda_meeting m = cuda_meeting_of(dev);
+
+		return cuda_check(
+			dev, cuda_bn_grad_once(&p, &m, dev->stream), "Starting a kernel", err);
+	}
 	cuda_bn_grad(&p, dev->stream);
 	return 0;
 }
@@ -356,22 +380,89 @@ static int run_grad_pair(struct cuda_dev *dev, const struct cuda_exec *exec, str
 	return 0;
 }
 
+/* ---- kernels that read their operands once, where they are faster ---------------------------- */
+
+struct cuda_meeting cuda_meeting_of(struct cuda_dev *dev)
+{
+	if (!dev->arrived)
+		dev->arrived = cuda_keep(dev, CUDA_MEETING_BYTES);
+	return (struct cuda_meeting){dev->prop.multiProcessorCount, dev->arrived};
+}
+
+bool cuda_bn_is_once(const struct cuda_dev *dev, const struct cuda_bn *p)
+{
+	return cuda_is_hopper(dev) && cuda_bn_once_knows(p, dev->prop.multiProcessorCount);
+}
+
+bool cuda_bn_grad_is_once(const struct cuda_dev *dev, const struct cuda_bn_grad *p)
+{
+	return cuda_is_hopper(dev) && cuda_bn_grad_once_knows(p, dev->prop.multiProcessorCount);
+}
+
+static int build_apart(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	(void)dev, (void)err;
+	exec->own = NULL;
+	return 0;
+}
+
+/* exec->own then says only that it is not NULL. */
+static int build_once(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	exec->own = cuda_meeting_of(dev).arrived;
+	return exec->own ? 0 : jm_err_set(err, JM_ENOMEM, "Out of memory for a batch norm.");
+}
+
+static void drop_way(struct cuda_dev *dev, struct cuda_exec *exec)
+{
+	(void)dev;
+	exec->own = NULL;
+}
+
+/* x: the norm's image. */
+static int build_faster(
+	struct cuda_dev *dev, struct cuda_exec *exec, const struct jm_tensor *x, struct jm_err *err)
+{
+	static const struct cuda_way ways[] = {{"apart", build_apart}, {"once", build_once}};
+	char key[CUDA_PLAN_KEY];
+
+	snprintf(key, sizeof key, "bn/%s,%s,%lld,%lld,%d", jm_op_name(NODE(exec)->op),
+		jm_dtype_name(x->type), (long long)cuda_pixels_of(x), (long long)x->dim[1],
+		exec->n_nodes);
+	return ways[cuda_way_choose(dev, exec, key, ways, 2)].build(dev, exec, err);
+}
+
+static int build_bn(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct cuda_bn p = whole_of(exec);
+
+	return cuda_bn_is_once(dev, &p) ? build_faster(dev, exec, NODE(exec)->in[0], err) : 0;
+}
+
+static int build_bn_grad(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct cuda_bn_grad p = cuda_bn_grad_of(NODE(exec), exec);
+
+	return cuda_bn_grad_is_once(dev, &p) ? build_faster(dev, exec, NODE(exec)->in[1], err) : 0;
+}
+
 /* ---- the table ------------------------------------------------------------------------------- */
 
 const struct cuda_op cuda_ops_image[] = {
 	{{JM_OP_BN_STATS, JM_OP_BN_FINALIZE, JM_OP_BN_APPLY}, 3, takes_bn, cuda_choices_bn, NULL,
-		NULL, run_bn, NULL},
+		build_bn, run_bn, drop_way},
 	{{JM_OP_BN_STATS, JM_OP_BN_FINALIZE}, 2, takes_stats_only, cuda_choices_bn, NULL, NULL,
 		run_stats_only, NULL},
 	{{JM_OP_BN_APPLY, JM_OP_BN_APPLY}, 2, takes_apply_pair, cuda_choices_bn, NULL, NULL,
 		run_apply_pair, NULL},
 	{{JM_OP_BN_GRAD, JM_OP_BN_GRAD}, 2, takes_grad_pair, cuda_choices_bn, NULL, NULL,
 		run_grad_pair, NULL},
-	{{JM_OP_BN_GRAD, JM_OP_BN_APPLY}, 2, takes_grad_again, cuda_choices_bn, NULL, NULL,
-		run_bn_grad, NULL},
+	{{JM_OP_BN_GRAD, JM_OP_BN_APPLY}, 2, takes_grad_again, cuda_choices_bn, NULL, build_bn_grad,
+		run_bn_grad, drop_way},
 	{{JM_OP_BN_STATS}, 1, takes_stats, cuda_choices_bn, NULL, NULL, run_stats, NULL},
 	{{JM_OP_BN_FINALIZE}, 1, takes_stats, NULL, NULL, NULL, run_finalize, NULL},
 	{{JM_OP_BN_APPLY}, 1, cuda_takes_images, cuda_choices_bn, NULL, NULL, run_apply, NULL},
-	{{JM_OP_BN_GRAD}, 1, cuda_takes_images, cuda_choices_bn, NULL, NULL, run_bn_grad, NULL},
+	{{JM_OP_BN_GRAD}, 1, cuda_takes_images, cuda_choices_bn, NULL, build_bn_grad, run_bn_grad,
+		drop_way},
 	{.n_nodes = 0},
 };

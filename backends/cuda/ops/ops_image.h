@@ -4,7 +4,7 @@
 #define JM_CUDA_OPS_IMAGE_H
 
 #include "backends/cuda/device/cuda.h"
-#include "backends/cuda/kernels/image_kernels.h"
+#include "backends/cuda/kernels/batchnorm_once.h"
 
 static inline int64_t cuda_pixels_of(const struct jm_tensor *t)
 {
@@ -20,6 +20,13 @@ int cuda_image_choices(struct cuda_dev *dev, const struct jm_group *group, struc
  * memory. */
 struct cuda_bn cuda_bn_stats_of(
 	const struct jm_node *stats, const struct jm_node *last, float *own, void *scratch);
+/* bn-stats, bn-finalize and bn-apply of one image; own: [3,c], also for rstd; mask: as below. */
+struct cuda_bn cuda_bn_whole_of(const struct jm_node *n, float *own, void *scratch, void *mask);
+/* Where the blocks of kernels of batchnorm_once.h meet; without memory for it `arrived` is NULL. */
+struct cuda_meeting cuda_meeting_of(struct cuda_dev *dev);
+/* True if the device has these kernels for the norm, or for its gradient. */
+bool cuda_bn_is_once(const struct cuda_dev *dev, const struct cuda_bn *p);
+bool cuda_bn_grad_is_once(const struct cuda_dev *dev, const struct cuda_bn_grad *p);
 /* Accepts groups whose images all have one type. */
 int cuda_takes_images(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err);
 /* Of groups whose first node computes on a batch norm, or is the gradient of its pooling. */

@@ -4,7 +4,8 @@
  * statistics of the result, or the gradient of the norm whose result's gradient it is. One way is
  * the convolution alone, then the kernels of the norm; the others are kernels of conv_norm.cu that
  * also compute the norm's sums, with tiles of 64 or 128 columns, and those of wide_pixels.cu, with
- * 256. The fastest is found by timing, once for each shape.
+ * 256; or the convolution and a kernel of batchnorm_once.cu, which computes the norm as well. The
+ * fastest is found by timing, once for each shape.
  */
 #include <math.h>
 #include <stdio.h>
@@ -22,7 +23,7 @@ struct conv_norm {
 	struct cuda_exec conv;	 /* the convolution alone */
 	struct jm_tensor result; /* of that convolution, with memory where the group's has none */
 	struct cuda_pixels pixels;
-	enum { APART, FUSED, WIDE } way;
+	enum { APART, FUSED, WIDE, ONCE } way;
 };
 
 /* ---- operands -------------------------------------------------------------------------------- */
@@ -111,6 +112,22 @@ static int takes_stats(struct cuda_dev *dev, const struct jm_group *group, struc
 	return takes_alone(dev, group, err);
 }
 
+/* Accepts a norm to which nothing is added. */
+static int takes_whole(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *stats = group->node[1], *last = group->node[2], *n = group->node[3];
+	struct cuda_bn p = {.x = cuda_vec(n->in[0]),
+		.add = {.data = n->in[5] ? &p : NULL},
+		.rows = cuda_pixels_of(n->in[0]),
+		.c = n->in[0]->dim[1],
+		.accumulate = n->accumulate};
+
+	if (n->in[0] != stats->in[0] || n->in[1] != stats->out[0] || n->in[2] != last->out[0] ||
+		n->out[0]->type != n->in[0]->type || !cuda_bn_is_once(dev, &p))
+		return refuse(err);
+	return takes_stats(dev, group, err);
+}
+
 /* True if only the norm's gradient reads the gradient that the convolution computes. */
 static bool is_internal(const struct jm_tensor *t)
 {
@@ -153,10 +170,10 @@ static size_t common_scratch(const struct cuda_dev *dev, const struct jm_node *n
 	return (most + 255) / 256 * 256;
 }
 
-/* Mean and variance, where they are not stored, lie at the end of the scratch. */
+/* Mean, variance and rstd, where they are not stored, lie at the end of the scratch. */
 static size_t vectors_bytes(const struct jm_node *n)
 {
-	return 2 * sizeof(float) * (size_t)n->out[0]->dim[1];
+	return 3 * sizeof(float) * (size_t)n->out[0]->dim[1];
 }
 
 static int choices(struct cuda_dev *dev, const struct jm_group *group, struct jm_choice *choice,
@@ -218,6 +235,50 @@ static int build_apart(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_e
 	return c->conv.op->build(dev, &c->conv, err);
 }
 
+/* The vectors that are not stored. */
+static float *vectors_of(const struct cuda_exec *exec)
+{
+	size_t at = exec->scratch_bytes - vectors_bytes(&exec->node[0]);
+
+	return (float *)(void *)((char *)exec->scratch + at);
+}
+
+/* The group of a convolution with its whole norm; bn-finalize and bn-apply are its last nodes. */
+static bool is_whole(const struct cuda_exec *exec)
+{
+	return exec->n_nodes == 4;
+}
+
+static struct cuda_bn stats_of(const struct cuda_exec *exec)
+{
+	return is_whole(exec)
+		       ? cuda_bn_whole_of(&exec->node[1], vectors_of(exec), exec->scratch, NULL)
+		       : cuda_bn_stats_of(
+				 &exec->node[1], &exec->node[2], vectors_of(exec), exec->scratch);
+}
+
+static int build_once(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	bool fits = false;
+	int code;
+
+	if (exec->node[0].op == JM_OP_CONV_DGRAD) {
+		const struct cuda_bn_grad p = cuda_bn_grad_of(&exec->node[1], exec);
+
+		fits = cuda_bn_grad_is_once(dev, &p);
+	} else if (is_whole(exec)) {
+		const struct cuda_bn p = stats_of(exec);
+
+		fits = cuda_bn_is_once(dev, &p);
+	}
+	if (!fits || !cuda_meeting_of(dev).arrived)
+		return refuse(err);
+	code = build_apart(dev, exec, err);
+	if (exec->own)
+		((struct conv_norm *)exec->own)->way = ONCE;
+	return code;
+}
+
 /* True if the ReLU's mask is bits, and a gradient is added. */
 static bool has_bits_and_sum(const struct cuda_exec *exec)
 {
@@ -271,42 +332,68 @@ static void key_text(
 {
 	const struct jm_node *n = &exec->node[0], *norm = &exec->node[1];
 
-	snprintf(ret, CUDA_PLAN_KEY, "norm/%zu,%s,%s,%lld,%lld,%lld,%d,%d%d%d%d%s",
-		dev->dnn.version, jm_op_name(n->op), jm_dtype_name(n->in[0]->type),
-		(long long)cuda_pixels_of(n->out[0]), (long long)n->in[0]->dim[1],
-		(long long)n->out[0]->dim[1], (int)n->accumulate, norm->n_in > 2 && norm->in[2],
-		exec->fwd_saved != NULL, norm->n_in > 6 && norm->in[6],
-		norm->n_out > 3 && norm->out[3], dev->fast ? ",fast" : "");
+	snprintf(ret, CUDA_PLAN_KEY, "norm/%s%zu,%s,%s,%lld,%lld,%lld,%d,%d%d%d%d%s",
+		is_whole(exec) ? "whole," : "", dev->dnn.version, jm_op_name(n->op),
+		jm_dtype_name(n->in[0]->type), (long long)cuda_pixels_of(n->out[0]),
+		(long long)n->in[0]->dim[1], (long long)n->out[0]->dim[1], (int)n->accumulate,
+		norm->n_in > 2 && norm->in[2], exec->fwd_saved != NULL,
+		norm->n_in > 6 && norm->in[6], norm->n_out > 3 && norm->out[3],
+		dev->fast ? ",fast" : "");
 }
 
 static int build(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {
-	static const struct cuda_way ways[] = {
-		{"apart", build_apart}, {"64", build_64}, {"128", build_128}, {"256", build_256}};
+	static const struct cuda_way ways[] = {{"apart", build_apart}, {"64", build_64},
+		{"128", build_128}, {"256", build_256}, {"once", build_once}};
 	char key[CUDA_PLAN_KEY];
 
 	key_text(dev, exec, key);
-	return ways[cuda_way_choose(dev, exec, key, ways, 4)].build(dev, exec, err);
+	return ways[cuda_way_choose(dev, exec, key, ways, 5)].build(dev, exec, err);
 }
 
-static int run_stats(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+/* The convolution and the norm's statistics. */
+static int run_stats_way(struct cuda_dev *dev, const struct conv_norm *c, const struct cuda_bn *p,
+	struct jm_err *err)
 {
-	const struct conv_norm *c = exec->own;
-	size_t at = exec->scratch_bytes - vectors_bytes(&exec->node[0]);
-	float *own = (float *)(void *)((char *)exec->scratch + at);
-	struct cuda_bn p = cuda_bn_stats_of(&exec->node[1], &exec->node[2], own, exec->scratch);
 	int code;
 
 	if (c->way == WIDE)
-		return cuda_check(dev, cuda_wide_pixels_stats(&c->pixels, &p, dev->stream),
+		return cuda_check(dev, cuda_wide_pixels_stats(&c->pixels, p, dev->stream),
 			"Starting a kernel", err);
 	if (c->way == FUSED) {
-		cuda_pixels_stats(&c->pixels, &p, dev->stream);
+		cuda_pixels_stats(&c->pixels, p, dev->stream);
 		return 0;
 	}
 	code = c->conv.op->run(dev, &c->conv, err);
 	if (!code)
-		cuda_bn_stats(&p, dev->stream);
+		cuda_bn_stats(p, dev->stream);
+	return code;
+}
+
+static int run_stats(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct cuda_bn p = stats_of(exec);
+
+	return run_stats_way(dev, exec->own, &p, err);
+}
+
+static int run_whole(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct conv_norm *c = exec->own;
+	const struct cuda_bn p = stats_of(exec);
+	int code;
+
+	if (c->way == ONCE) {
+		const struct cuda_meeting m = cuda_meeting_of(dev);
+
+		code = c->conv.op->run(dev, &c->conv, err);
+		return code ? code
+			    : cuda_check(dev, cuda_bn_once(&p, &m, dev->stream),
+				      "Starting a kernel", err);
+	}
+	code = run_stats_way(dev, c, &p, err);
+	if (!code)
+		cuda_bn_apply(&p, dev->stream);
 	return code;
 }
 
@@ -325,6 +412,12 @@ static int run_grad(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 		return 0;
 	}
 	code = c->conv.op->run(dev, &c->conv, err);
+	if (!code && c->way == ONCE) {
+		const struct cuda_meeting m = cuda_meeting_of(dev);
+
+		return cuda_check(
+			dev, cuda_bn_grad_once(&p, &m, dev->stream), "Starting a kernel", err);
+	}
 	if (!code)
 		cuda_bn_grad(&p, dev->stream);
 	return code;
@@ -336,5 +429,7 @@ const struct cuda_op cuda_ops_conv_norm[] = {
 	{{JM_OP_CONV_DGRAD, JM_OP_BN_GRAD}, 2, takes_grad, choices, NULL, build, run_grad, drop},
 	{{JM_OP_CONV_DGRAD, JM_OP_BN_GRAD, JM_OP_BN_APPLY}, 3, takes_grad, choices, NULL, build,
 		run_grad, drop},
+	{{JM_OP_CONV, JM_OP_BN_STATS, JM_OP_BN_FINALIZE, JM_OP_BN_APPLY}, 4, takes_whole, choices,
+		NULL, build, run_whole, drop},
 	{.n_nodes = 0},
 };

@@ -2,7 +2,7 @@
 /*
  * Convolutions of single pixels together with a batch norm in backend cuda, without a GPU: which
  * groups are accepted, and which memory each way reads and writes. The kernels and the other rows
- * of the backend are below: they keep their arguments.
+ * of the backend are fakes: they keep their arguments.
  */
 #include "backends/cuda/ops/conv/ops_conv_product.h"
 #include "backends/cuda/ops/ops_image.h"
@@ -10,201 +10,18 @@
 #include "backends/cuda/choose/timed_choice.h"
 #include "backends/cuda/device/gpu.h"
 #include "backends/cuda/kernels/wide_pixels.h"
+#include "kit/conv_norm_fakes.h"
 #include "kit/test.h"
 #include "backends/cuda/device/layouts.h"
 #include "backends/cuda/ops/op_rows.h"
-
-#define CONV_SCRATCH  1000
-#define PIXEL_SCRATCH 4096
-#define WIDE_SCRATCH  8192
-
-/* ---- fakes ----------------------------------------------------------------------------------- */
-
-static struct fake {
-	bool strided, unknown; /* what the convolution is not, and the kernel does not know */
-	bool no_plan;	       /* for the convolution alone */
-	bool wide;	       /* the kernel for 256 columns knows the convolution */
-	cudaError_t rc;	       /* of that kernel */
-	int way;	       /* that is chosen */
-	char key[CUDA_PLAN_KEY];
-	const void *conv_wrote;
-	struct cuda_pixels pixels;
-	struct cuda_bn stats;
-	struct cuda_bn_grad grad;
-	int fused, apart, wider;
-} fake;
-
-const struct jm_layout cuda_layout_last = {.rank = 4, .order = {0, 2, 3, 1}};
-
-bool cuda_conv_is_product(const struct jm_node *n)
-{
-	(void)n;
-	return !fake.strided;
-}
-
-bool cuda_pixels_knows(const struct cuda_pixels *p)
-{
-	return !fake.unknown && p->n % p->columns == 0;
-}
-
-size_t cuda_pixels_scratch(const struct cuda_pixels *p)
-{
-	return PIXEL_SCRATCH + (size_t)p->columns;
-}
-
-void cuda_pixels_stats(const struct cuda_pixels *p, const struct cuda_bn *bn, cudaStream_t stream)
-{
-	(void)stream;
-	fake.pixels = *p;
-	fake.stats = *bn;
-	fake.fused++;
-}
-
-void cuda_pixels_grad(
-	const struct cuda_pixels *p, const struct cuda_bn_grad *g, cudaStream_t stream)
-{
-	(void)stream;
-	fake.pixels = *p;
-	fake.grad = *g;
-	fake.fused++;
-}
-
-bool cuda_wide_pixels_know(const struct cuda_pixels *p)
-{
-	assert_int_equal(p->columns, 256);
-	return fake.wide;
-}
-
-size_t cuda_wide_pixels_scratch(const struct cuda_pixels *p)
-{
-	assert_true(cuda_wide_pixels_know(p));
-	return WIDE_SCRATCH;
-}
-
-cudaError_t cuda_wide_pixels_stats(
-	const struct cuda_pixels *p, const struct cuda_bn *bn, cudaStream_t stream)
-{
-	(void)stream;
-	fake.pixels = *p;
-	fake.stats = *bn;
-	fake.wider++;
-	return fake.rc;
-}
-
-cudaError_t cuda_wide_pixels_grad(
-	const struct cuda_pixels *p, const struct cuda_bn_grad *g, cudaStream_t stream)
-{
-	(void)stream;
-	fake.pixels = *p;
-	fake.grad = *g;
-	fake.wider++;
-	return fake.rc;
-}
-
-int cuda_check(const struct cuda_dev *device, cudaError_t rc, const char *what, struct jm_err *err)
-{
-	(void)device;
-	return rc ? jm_err_set(err, JM_EIO, "%s failed.", what) : 0;
-}
-
-void cuda_bn_stats(const struct cuda_bn *p, cudaStream_t stream)
-{
-	(void)stream;
-	fake.stats = *p;
-	fake.apart++;
-}
-
-void cuda_bn_grad(const struct cuda_bn_grad *p, cudaStream_t stream)
-{
-	(void)stream;
-	fake.grad = *p;
-	fake.apart++;
-}
-
-void cuda_image_layouts(const struct jm_group *group, int from, struct jm_choice *choice)
-{
-	for (int k = from; k < group->n_nodes; k++)
-		choice->in[k][0] = cuda_layout_last;
-}
-
-struct cuda_bn cuda_bn_stats_of(
-	const struct jm_node *stats, const struct jm_node *last, float *own, void *scratch)
-{
-	(void)stats, (void)last;
-	return (struct cuda_bn){.mean = own, .scratch = scratch};
-}
-
-struct cuda_bn_grad cuda_bn_grad_of(const struct jm_node *n, const struct cuda_exec *exec)
-{
-	return (struct cuda_bn_grad){.dy = cuda_vec(n->in[0]),
-		.beta = cuda_data(n->in[6]),
-		.mask = n->in[2] ? exec->fwd_saved : NULL,
-		.dx = cuda_vec(n->out[0]),
-		.scratch = exec->scratch};
-}
-
-int cuda_takes_bn_again(const struct jm_node *grad, const struct jm_node *again, struct jm_err *err)
-{
-	(void)grad;
-	(void)again;
-	(void)err;
-	return 0;
-}
-
-static int conv_choices(struct cuda_dev *dev, const struct jm_group *group,
-	struct jm_choice *choice, struct jm_err *err)
-{
-	(void)dev, (void)err;
-	assert_int_equal(group->n_nodes, 1);
-	choice->scratch = CONV_SCRATCH;
-	return 1;
-}
-
-static int conv_build(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
-{
-	(void)dev, (void)err;
-	assert_true(exec->scratch_bytes >= CONV_SCRATCH);
-	return 0;
-}
-
-static int conv_run(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
-{
-	(void)dev, (void)err;
-	fake.conv_wrote = exec->node[0].out[0]->data;
-	return 0;
-}
-
-static int conv_takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
-{
-	(void)dev;
-	assert_int_equal(group->n_nodes, 1);
-	return fake.no_plan ? jm_err_set(err, JM_ENOSUP, "There is no plan.") : 0;
-}
-
-const struct cuda_op cuda_ops_conv[] = {
-	{{JM_OP_CONV, JM_OP_BN_STATS}, 2, NULL, NULL, NULL, NULL, NULL, NULL},
-	{{JM_OP_CONV}, 1, conv_takes, conv_choices, NULL, conv_build, conv_run, NULL},
-	{{JM_OP_CONV_DGRAD}, 1, conv_takes, conv_choices, NULL, conv_build, conv_run, NULL},
-	{.n_nodes = 0},
-};
-
-int cuda_way_choose(struct cuda_dev *dev, const struct cuda_exec *exec, const char *key,
-	const struct cuda_way *way, int n)
-{
-	(void)dev, (void)exec;
-	assert_true(fake.way < n);
-	assert_string_equal(way[0].name, "apart");
-	snprintf(fake.key, sizeof fake.key, "%s", key);
-	return fake.way;
-}
 
 /* ---- a group --------------------------------------------------------------------------------- */
 
 #define C 64
 
 static struct cuda_dev dev;
-static struct jm_tensor x, w, y, mean, var, rstd, gamma_of, dgamma, dbeta, norm_x, dx, dadd;
-static struct jm_node node[3];
+static struct jm_tensor x, w, y, mean, var, rstd, gamma_of, dgamma, dbeta, norm_x, dx, dadd, z;
+static struct jm_node node[4];
 static struct jm_group group;
 static struct cuda_exec exec;
 static char memory[16], scratch[16384], bits[1];
@@ -222,7 +39,7 @@ static struct jm_tensor vector(int at)
 
 static void set_group(int n)
 {
-	group = (struct jm_group){.n_nodes = n, .node = {&node[0], &node[1], &node[2]}};
+	group = (struct jm_group){.n_nodes = n, .node = {&node[0], &node[1], &node[2], &node[3]}};
 	exec = (struct cuda_exec){.n_nodes = n, .scratch = scratch};
 	dev = (struct cuda_dev){.prop = {.major = 9, .multiProcessorCount = 132}};
 	memset(&fake, 0, sizeof fake);
@@ -245,6 +62,20 @@ static void set_stats(void **unused)
 		.in = {&mean, &var},
 		.out = {&rstd}};
 	set_group(3);
+}
+
+/* The norm of y, to which nothing is added, is z. */
+static void set_whole(void **unused)
+{
+	set_stats(unused);
+	z = image(C, 12), gamma_of = vector(9);
+	node[3] = (struct jm_node){.op = JM_OP_BN_APPLY,
+		.n_in = 5,
+		.n_out = 1,
+		.in = {&y, &mean, &rstd, &gamma_of, &gamma_of},
+		.out = {&z}};
+	set_group(4);
+	fake.once = true;
 }
 
 /* dgrad writes y, the gradient of the norm's result; the norm adds nothing and has a ReLU. */
@@ -281,7 +112,7 @@ static void set_residual(void **unused)
 
 static const struct cuda_op *row(void)
 {
-	return &cuda_ops_conv_norm[group.n_nodes == 2];
+	return &cuda_ops_conv_norm[group.n_nodes == 4 ? 3 : group.n_nodes == 2];
 }
 
 static bool takes(void)
@@ -300,7 +131,7 @@ static bool runs(void)
 
 	assert_true(takes());
 	assert_int_equal(row()->choices(&dev, &group, &choice, &err), 1);
-	assert_true(choice.scratch >= PIXEL_SCRATCH + 64 + 2 * C * sizeof(float));
+	assert_true(choice.scratch >= PIXEL_SCRATCH + 64 + 3 * C * sizeof(float));
 	assert_true(jm_layout_equal(&choice.in[1][0], &cuda_layout_last));
 	exec.scratch_bytes = choice.scratch;
 	for (int i = 0; i < group.n_nodes; i++)
@@ -454,6 +285,74 @@ static void gradients_of_256_columns_need_bits_and_a_branch(void **unused)
 	assert_false(runs());
 }
 
+#define ONCE 4 /* the way */
+
+static void whole_norms_are_taken_where_one_kernel_computes_them(void **unused)
+{
+	set_whole(unused);
+	assert_true(takes());
+	fake.once = false;
+	assert_false(takes());
+	set_whole(unused);
+	node[3].in[5] = &x; /* a residual */
+	assert_false(takes());
+	set_whole(unused);
+	node[3].accumulate = 1;
+	assert_false(takes());
+	set_whole(unused);
+	node[3].in[0] = &x; /* the norm of another image */
+	assert_false(takes());
+	set_whole(unused);
+	node[3].in[2] = &var; /* the factors of another norm */
+	assert_false(takes());
+}
+
+static void a_norm_follows_in_each_way(void **unused)
+{
+	for (int way = 0; way <= ONCE; way++) {
+		set_whole(unused);
+		fake.wide = true;
+		dev.dnn.version = 91900;
+		fake.way = way;
+		assert_int_equal(runs(), way != 2); /* 128 columns of 64 */
+		assert_string_equal(fake.key, "norm/whole,91900,conv,bf16,30,128,64,0,0000");
+		if (way == 2)
+			continue;
+		assert_int_equal(fake.whole, way == ONCE);
+		assert_int_equal(fake.applied, way != ONCE);
+		assert_int_equal(fake.apart, way == 0);
+		assert_int_equal(fake.fused, way == 1);
+		assert_int_equal(fake.wider, way == WIDE);
+		if (way == 0 || way == ONCE)
+			assert_ptr_equal(fake.conv_wrote, y.data);
+		assert_ptr_equal(fake.stats.y.data, z.data);
+		assert_true((char *)fake.stats.mean >= scratch + WIDE_SCRATCH);
+	}
+}
+
+static void statistics_alone_are_no_whole_norm(void **unused)
+{
+	set_stats(unused);
+	fake.way = ONCE, fake.once = true;
+	assert_false(runs());
+}
+
+static void a_gradient_is_computed_by_one_kernel_where_there_is_one(void **unused)
+{
+	set_grad(unused);
+	fake.way = ONCE;
+	assert_false(runs());
+	fake.once = true;
+	assert_true(runs());
+	assert_int_equal(fake.whole, 1);
+	assert_int_equal(fake.apart, 0);
+	assert_ptr_equal(fake.conv_wrote, dx.data);
+	assert_ptr_equal(fake.grad.dy.data, dx.data);
+	set_residual(unused);
+	fake.way = ONCE, fake.once = true;
+	assert_false(runs()); /* the mask is not that of the norm */
+}
+
 static void a_gradient_without_memory_lies_in_the_result(void **unused)
 {
 	set_grad(unused);
@@ -496,6 +395,10 @@ int main(void)
 		cmocka_unit_test(statistics_of_256_columns_have_memory_for_all_parts),
 		cmocka_unit_test(a_kernel_that_does_not_start_is_an_error),
 		cmocka_unit_test(gradients_of_256_columns_need_bits_and_a_branch),
+		cmocka_unit_test(whole_norms_are_taken_where_one_kernel_computes_them),
+		cmocka_unit_test(a_norm_follows_in_each_way),
+		cmocka_unit_test(statistics_alone_are_no_whole_norm),
+		cmocka_unit_test(a_gradient_is_computed_by_one_kernel_where_there_is_one),
 		cmocka_unit_test(a_gradient_without_memory_lies_in_the_result),
 		cmocka_unit_test(the_branch_gets_the_masked_gradient),
 	};
