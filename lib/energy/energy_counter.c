@@ -70,7 +70,7 @@ static int look_around(const struct jm_trace_interval *s, int signal, int64_t t,
 static inline double rise(
 	const struct jm_signal *counter, double a, double b, double seconds, double rate)
 {
-	double joules = jm_counter_rise(counter->wrap, a, b);
+	double joules = jm_counter_rise(counter->wrap, a, b, seconds);
 
 	/* so long without a reading that it may have wrapped more than once */
 	if (counter->wrap > 0 && rate * seconds > counter->wrap / 2)

@@ -57,13 +57,12 @@ static int take_power(void *arg, struct jm_reading r)
 static int take_count(void *arg, struct jm_reading r)
 {
 	struct times *t = arg;
-	double joules = jm_counter_rise(t->wrap, t->last.value, r.value);
+	double seconds = (double)(r.t_ns - t->last.t_ns) * 1e-9;
+	double joules = jm_counter_rise(t->wrap, t->last.value, r.value, seconds);
 
 	if (joules == 0)
 		return 0;
-	t->held.value = joules > 0 && r.t_ns > t->last.t_ns
-				? joules / ((double)(r.t_ns - t->last.t_ns) * 1e-9)
-				: NAN;
+	t->held.value = joules > 0 && seconds > 0 ? joules / seconds : NAN;
 	hold_until(t, r.t_ns);
 	t->last = r;
 	return 0;

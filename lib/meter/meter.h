@@ -112,16 +112,24 @@ const char *jm_quantity_name(enum jm_quantity quantity);
 const char *jm_quantity_unit(enum jm_quantity quantity);
 /* Does it only grow, so that the difference of two readings is what counts? */
 bool jm_quantity_is_counter(enum jm_quantity quantity);
-/* By how much an energy counter has risen from one reading to the next, also over its end; NAN: it
- * was reset, because a rise by more than half of its range, or from beyond its range, is not
- * believed. */
-static inline double jm_counter_rise(double wrap, double before, double now)
+#define JM_WRAP_WATTS  4000 /* no device with a counter that wraps draws more */
+#define JM_WRAP_JOULES 1000 /* more than that, by readings whose times are not exact */
+/*
+ * Joules by which an energy counter has risen from one reading to the next, so many seconds later,
+ * also over its end (wrap, J). NAN: it was reset, because it went back by what is no way over its
+ * end: more than half of its range, from beyond its range, or more than a device draws in this
+ * time.
+ */
+static inline double jm_counter_rise(double wrap, double before, double now, double seconds)
 {
 	double over = now + wrap - before;
 
 	if (now >= before)
 		return now - before;
-	return wrap > 0 && over >= 0 && over <= wrap / 2 ? over : NAN;
+	if (!(wrap > 0) || over < 0 || over > wrap / 2 ||
+		over > JM_WRAP_WATTS * seconds + JM_WRAP_JOULES)
+		return NAN;
+	return over;
 }
 
 /* A counter without a step for so many refreshes, and for a second, shows no power: its device

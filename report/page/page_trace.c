@@ -198,7 +198,8 @@ static void add(struct jm_page_trace *t, struct meter *m, struct point p)
 /* The power that led to this count holds since the change before it. */
 static void add_count(struct jm_page_trace *t, struct meter *m, struct jm_reading r)
 {
-	double joules = jm_counter_rise(m->wrap, m->last.value, r.value);
+	double seconds = (double)(r.t_ns - m->last.t_ns) * 1e-9;
+	double joules = jm_counter_rise(m->wrap, m->last.value, r.value, seconds);
 
 	if (isnan(r.value)) {
 		add(t, m, (struct point){r.t_ns, NAN});
@@ -207,9 +208,7 @@ static void add_count(struct jm_page_trace *t, struct meter *m, struct jm_readin
 		if (!isnan(m->last.value)) /* a reset: unknown from the last change on */
 			add(t, m, (struct point){m->last.t_ns, NAN});
 		m->last = r;
-	} else if (joules > 0 && r.t_ns > m->last.t_ns) {
-		double seconds = (double)(r.t_ns - m->last.t_ns) * 1e-9;
-
+	} else if (joules > 0 && seconds > 0) {
 		add(t, m, (struct point){m->last.t_ns, joules / seconds});
 		m->last = r;
 	}

@@ -61,7 +61,7 @@ static void take_counter(struct total *t, const struct jm_signal *signal, struct
 		t->counter = now;
 		return;
 	}
-	joules = jm_counter_rise(signal->wrap, t->counter.value, now.value);
+	joules = jm_counter_rise(signal->wrap, t->counter.value, now.value, (double)since * 1e-9);
 	if (joules == 0) {
 		if (stands_still(signal, since))
 			t->rate = NAN;

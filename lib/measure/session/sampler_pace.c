@@ -12,7 +12,6 @@
 #define EDGE_SLACK 10			  /* a refresh may be late by 1/10 of itself */
 #define BLIND_MIN  (1 * JM_SECOND)	  /* without a reading: the least time that makes a gap */
 #define BLIND	   4			  /* and in intervals, or refreshes */
-#define WRAP_WATTS 4000			  /* W: no device with a counter that wraps draws more */
 
 static bool speaks_of_energy(const struct jm_signal *signal)
 {
@@ -47,7 +46,7 @@ static int64_t longest_interval(const struct jm_meters *set, int first, int n)
 		const struct jm_signal *signal = &set->signal[first + i];
 
 		if (signal->quantity == JM_Q_ENERGY && signal->wrap > 0)
-			longest = fmin(longest, signal->wrap / WRAP_WATTS);
+			longest = fmin(longest, signal->wrap / JM_WRAP_WATTS);
 	}
 	return (int64_t)(longest * 1e9);
 }

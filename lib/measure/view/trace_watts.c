@@ -60,13 +60,13 @@ static void add_point(struct table *t, int64_t t_ns, double watts)
  * the power is unknown. */
 static void add_count(struct table *t, struct column *c, struct jm_reading r)
 {
-	double joules = jm_counter_rise(c->wrap, c->last.value, r.value);
+	double seconds = (double)(r.t_ns - c->last.t_ns) * 1e-9;
+	double joules = jm_counter_rise(c->wrap, c->last.value, r.value, seconds);
 
 	if (joules == 0)
 		return;
 	if (!isnan(c->last.value))
-		add_point(t, c->last.t_ns,
-			joules > 0 ? joules / ((double)(r.t_ns - c->last.t_ns) * 1e-9) : NAN);
+		add_point(t, c->last.t_ns, joules > 0 ? joules / seconds : NAN);
 	c->last = r;
 }
 

@@ -130,6 +130,17 @@ static void a_reset_counts_for_nothing(void **state)
 	assert_near(p99, 50, 0.05);
 }
 
+/* 50 W; a reset that looks like 62 kJ in a second over the end of 262 kJ. */
+static void a_reset_is_no_power_beyond_any_device(void **state)
+{
+	static const double readings[][2] = {{0, 200000}, {1, 200050}, {2, 10}, {3, 60}};
+	struct jm_meters set = one_meter(JM_Q_ENERGY, 262143);
+
+	(void)state;
+	assert_near(median_of(&set, readings, 4, 0, 3), 50, 0.05);
+	assert_near(p99, 50, 0.05);
+}
+
 static void a_percentile_that_is_unknown_stays_unknown_below_a_maximum(void **state)
 {
 	const struct jm_watts unknown = {NAN, NAN}, known = {100, 300};
@@ -194,6 +205,7 @@ int main(void)
 		cmocka_unit_test(gaps_do_not_count),
 		cmocka_unit_test(a_counter_will_do),
 		cmocka_unit_test(a_reset_counts_for_nothing),
+		cmocka_unit_test(a_reset_is_no_power_beyond_any_device),
 		cmocka_unit_test(a_percentile_that_is_unknown_stays_unknown_below_a_maximum),
 		cmocka_unit_test(mean_over_time),
 	};
