@@ -32,9 +32,10 @@ struct state {
 	int64_t opened_ns, read_ns;
 	double core_watts, idle_watts; /* idle: of the machine */
 	int cpus_of[MAX_PACKAGES];
-	double busy_at_open[MAX_PACKAGES]; /* s */
-	double counted[MAX_PACKAGES];	   /* busy time since then that is in the energy, s */
-	short package_of[MAX_CPUS];
+	double busy[MAX_PACKAGES];    /* s, of all its processors since it was opened */
+	double counted[MAX_PACKAGES]; /* s of that which is in the energy */
+	short package_of[MAX_CPUS];   /* -1 = not there when it was opened */
+	double last[MAX_CPUS];	      /* s, busy time as it was last read */
 	size_t room;
 	char *text;
 };
@@ -82,9 +83,9 @@ static bool read_stat(struct state *s)
 	return n >= 0 && used > 0;
 }
 
-/* Calls fn for each "cpuN" line with the seconds it was busy. Times: proc(5). */
-static bool each_cpu(struct state *s,
-	void (*fn)(struct state *s, int cpu, double busy, double *sums), double *sums)
+/* Calls fn for each "cpuN" line with the seconds it was busy. Times: proc(5). False: they cannot be
+ * read. */
+static bool each_cpu(struct state *s, void (*fn)(struct state *s, int cpu, double busy))
 {
 	double tick = 1.0 / (double)sysconf(_SC_CLK_TCK);
 
@@ -100,25 +101,29 @@ static bool each_cpu(struct state *s,
 			sscanf(line, "cpu%d %llu %llu %llu %llu %llu %llu %llu", &cpu, &user, &nice,
 				&system, &idle, &iowait, &irq, &softirq) == 8 &&
 			cpu >= 0 && cpu < MAX_CPUS)
-			fn(s, cpu, (double)(user + nice + system + irq + softirq) * tick, sums);
+			fn(s, cpu, (double)(user + nice + system + irq + softirq) * tick);
 	}
 	return true;
 }
 
-static void note_cpu(struct state *s, int cpu, double busy, double *sums)
+static void note_cpu(struct state *s, int cpu, double busy)
 {
 	int package = package_of(s->ctx, cpu);
 
-	(void)busy;
-	(void)sums;
 	s->package_of[cpu] = (short)package;
+	s->last[cpu] = busy;
 	s->cpus_of[package]++;
 	s->n_cpus++;
 }
 
-static void add_busy(struct state *s, int cpu, double busy, double *sums)
+/* A processor that was taken offline has no line; its time goes on, or begins again, when it is
+ * back. */
+static void add_busy(struct state *s, int cpu, double busy)
 {
-	sums[s->package_of[cpu]] += busy;
+	if (s->package_of[cpu] < 0)
+		return;
+	s->busy[s->package_of[cpu]] += fmax(0, busy - s->last[cpu]);
+	s->last[cpu] = busy;
 }
 
 static double idle_share(const struct state *s, int package)
@@ -169,16 +174,17 @@ static int find_cpus(struct state *s, struct jm_err *err)
 {
 	char path[300];
 
+	for (int i = 0; i < MAX_CPUS; i++)
+		s->package_of[i] = -1;
 	snprintf(path, sizeof(path), "%s/proc/stat", s->ctx->root);
 	s->fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (s->fd < 0 || !each_cpu(s, note_cpu, NULL) || !s->n_cpus)
+	if (s->fd < 0 || !each_cpu(s, note_cpu) || !s->n_cpus)
 		return jm_err_set(err, JM_ENOENT,
 			"Cannot read processor times from %s, which the estimate needs; mount "
 			"/proc.",
 			path);
 	if (isnan(s->idle_watts))
 		s->idle_watts = IDLE_WATTS * s->n_cpus;
-	each_cpu(s, add_busy, s->busy_at_open);
 	s->opened_ns = s->read_ns = jm_ctx_now(s->ctx);
 	return 0;
 }
@@ -207,19 +213,18 @@ static int estimate_open(struct jm_ctx *ctx, const struct jm_values *options, st
 
 /* The kernel credits busy time in whole ticks, so that of a short interval may be longer than the
  * interval: what its processors cannot have done in it counts in the next ones. */
-static double count_busy(struct state *s, int package, double busy, double seconds)
+static double count_busy(struct state *s, int package, double seconds)
 {
 	double most = s->counted[package] + s->cpus_of[package] * seconds;
 
-	s->counted[package] = fmin(busy - s->busy_at_open[package], most);
+	s->counted[package] = fmin(s->busy[package], most);
 	return s->counted[package];
 }
 
 static int estimate_read(void *state, struct jm_sink *sink, struct jm_err *err)
 {
 	struct state *s = state;
-	double busy[MAX_PACKAGES] = {0};
-	bool known = each_cpu(s, add_busy, busy);
+	bool known = each_cpu(s, add_busy);
 	int64_t now = jm_ctx_now(s->ctx);
 	double elapsed = (double)(now - s->opened_ns) * 1e-9;
 	double since = (double)(now - s->read_ns) * 1e-9;
@@ -229,8 +234,7 @@ static int estimate_read(void *state, struct jm_sink *sink, struct jm_err *err)
 		if (!s->cpus_of[i])
 			continue;
 		jm_give(sink, k++,
-			known ? idle_share(s, i) * elapsed +
-					s->core_watts * count_busy(s, i, busy[i], since)
+			known ? idle_share(s, i) * elapsed + s->core_watts * count_busy(s, i, since)
 			      : NAN,
 			now);
 	}

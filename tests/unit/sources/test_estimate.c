@@ -22,7 +22,7 @@ struct machine {
 	double joules; /* of the newest reading */
 };
 
-/* Busy ticks of the two processors; the others of a line are at rest. */
+/* Busy ticks of the two processors; the others of a line are at rest. second: -1 = offline. */
 static void put_stat(struct machine *m, int first, int second)
 {
 	char path[320];
@@ -31,8 +31,10 @@ static void put_stat(struct machine *m, int first, int second)
 	snprintf(path, sizeof(path), "%s/proc/stat", m->ctx.root);
 	f = fopen(path, "w");
 	assert_non_null(f);
-	fprintf(f, "cpu  0 0 0 0 0 0 0\ncpu0 %d 0 0 0 0 0 0\ncpu1 0 0 %d 0 0 0 0\nintr 0\n", first,
-		second);
+	fprintf(f, "cpu  0 0 0 0 0 0 0\ncpu0 %d 0 0 0 0 0 0\n", first);
+	if (second >= 0)
+		fprintf(f, "cpu1 0 0 %d 0 0 0 0\n", second);
+	fprintf(f, "intr 0\n");
 	fclose(f);
 }
 
@@ -121,6 +123,20 @@ static void below_the_most_all_busy_time_counts_at_once(void **state)
 	assert_near(watts_of(m, 1, 100 + (int)(0.25 / TICK), 200), 4, 1e-9);
 }
 
+/* Its busy time since the machine started comes and goes with its line. */
+static void a_processor_that_goes_and_comes_back_changes_no_joule(void **state)
+{
+	struct machine *m = *state;
+
+	assert_near(watts_of(m, 1, 100, -1), 4, 1e-9);
+	assert_near(watts_of(m, 1, 100, -1), 4, 1e-9);
+	assert_near(watts_of(m, 1, 100, 200), 4, 1e-9);
+	assert_near(watts_of(m, 1, 100, 200 + (int)(0.5 / TICK)), 4 + 10 * 0.5, 1e-9);
+	/* it may begin again at 0 */
+	assert_near(watts_of(m, 1, 100, 0), 4, 1e-9);
+	assert_near(watts_of(m, 1, 100, (int)(0.5 / TICK)), 4 + 10 * 0.5, 1e-9);
+}
+
 int main(void)
 {
 #define MACHINE_TEST(f) cmocka_unit_test_setup_teardown(f, open_machine, close_machine)
@@ -128,6 +144,7 @@ int main(void)
 		MACHINE_TEST(no_interval_has_more_than_all_cores_busy),
 		MACHINE_TEST(busy_cores_reach_the_most_and_not_more),
 		MACHINE_TEST(below_the_most_all_busy_time_counts_at_once),
+		MACHINE_TEST(a_processor_that_goes_and_comes_back_changes_no_joule),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
