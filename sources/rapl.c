@@ -111,12 +111,17 @@ static bool classify(
 	return true;
 }
 
-/* Packages are there twice on machines with the MMIO interface: the first one counts. */
+static bool usable(const struct zone *zone)
+{
+	return !zone->error && !zone->twin && !zone->dead;
+}
+
+/* Packages are there twice on machines with the MMIO interface: the first one that can be read
+ * counts. */
 static bool is_twin(const struct state *s, const struct zone *zone)
 {
 	for (int i = 0; i < s->n; i++)
-		if (!s->zone[i].twin && s->zone[i].fd >= 0 &&
-			!strcmp(s->zone[i].covers, zone->covers))
+		if (usable(&s->zone[i]) && !strcmp(s->zone[i].covers, zone->covers))
 			return true;
 	return false;
 }
@@ -182,11 +187,6 @@ static int find_zones(struct state *s)
 	if (n >= 0)
 		free(entries);
 	return s->n;
-}
-
-static bool usable(const struct zone *zone)
-{
-	return !zone->error && !zone->twin && !zone->dead;
 }
 
 /* "CPU 0", "CPU 0 core", "CPU 0 die 1", "DRAM 0": what it covers. */

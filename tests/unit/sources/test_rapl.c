@@ -309,6 +309,31 @@ static void none_there(void **state)
 	jm_meters_done(&set);
 }
 
+/* A counter that stands at 0, or cannot be read, leaves the part to its other interface. */
+static void a_twin_of_a_useless_counter_counts(void **state)
+{
+	static const char *const useless[] = {"0\n", ""};
+
+	(void)state;
+	zone("intel-rapl-mmio:0", "package-0\n", "7000000\n");
+	for (size_t i = 0; i < 2; i++) {
+		struct jm_meters set = {0};
+		struct jm_err err = JM_ERR_INIT;
+		struct jm_ctx ctx = context();
+		struct jm_reading r;
+		void *rapl;
+
+		zone("intel-rapl:0", "package-0\n", useless[i]);
+		assert_ok(jm_source_open(&jm_source_rapl, &ctx, "", &set, &rapl, &err), err);
+		assert_int_equal(set.n, 1);
+		assert_string_equal(set.meter[0].id, "rapl:/sys/class/powercap/intel-rapl-mmio:0");
+		assert_ok(read_row(&jm_source_rapl, rapl, &r, &err), err);
+		assert_near(r.value, 7, 0);
+		jm_source_rapl.close(rapl);
+		jm_meters_done(&set);
+	}
+}
+
 int main(void)
 {
 #define SERVER_TEST(f) cmocka_unit_test_setup_teardown(f, open_server, close_server)
@@ -322,6 +347,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(wraps, make_tree, remove_tree),
 		cmocka_unit_test_setup_teardown(unreadable, make_tree, remove_tree),
 		cmocka_unit_test_setup_teardown(none_there, make_tree, remove_tree),
+		cmocka_unit_test_setup_teardown(
+			a_twin_of_a_useless_counter_counts, make_tree, remove_tree),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
