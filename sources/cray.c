@@ -133,10 +133,17 @@ static void read_all(struct state *s)
 	}
 }
 
+/* A file that cannot be read says nothing; it reads as 0. */
 static void note_restart(struct state *s)
 {
-	if (s->restarted || s->startup < 0 || read_whole(s->startup) == s->started)
+	uint64_t started = s->restarted || s->startup < 0 ? 0 : read_whole(s->startup);
+
+	if (!started || started == s->started)
 		return;
+	if (!s->started) { /* it is read for the first time */
+		s->started = started;
+		return;
+	}
 	s->restarted = true;
 	jm_log(s->ctx, JM_WARNING,
 		"The energy counters in " FOLDER

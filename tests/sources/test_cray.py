@@ -68,6 +68,16 @@ def test_counters_that_start_again(make):
     assert meters[""]["joules"] is None or meters[""]["joules"] == pytest.approx(900 * record["wall_s"], rel=0.1)
 
 
+def test_a_start_that_cannot_be_read_for_a_while_is_no_restart(make):
+    node = make(watts={"": 900})
+    threading.Timer(0.7, lambda: node.put("startup", "")).start()
+    threading.Timer(1.1, lambda: node.put("startup", 1667311234567890)).start()
+    log = []
+    record, meters = node.measure(2, log=log)
+    assert "restarted" not in log[0]
+    assert meters[""]["joules_counter"] == pytest.approx(900 * record["wall_s"], rel=0.1)
+
+
 def test_no_such_node(tmp_path):
     said = sentence(jm("measure", "--source", "cray", "--", "true", env={"JM_ROOT": str(tmp_path)}))
     assert "pm_counters" in said and "HPE Cray" in said
