@@ -60,35 +60,59 @@ struct state {
 	size_t used;
 };
 
-/* One device of the line, at *at; *at goes behind it. */
-static void take_device(char *device, struct ipu *ipu)
+/* One device of a line, which is changed. */
+static struct ipu parse_device(char *device)
 {
 	char *power = strchr(device, '\t'), *board = power ? strchr(power + 1, '\t') : NULL;
+	struct ipu ipu = {.watts = NAN, .board = NAN};
 
-	ipu->watts = ipu->board = NAN;
 	if (!board)
-		return;
+		return ipu;
 	*power++ = *board++ = '\0';
-	snprintf(ipu->serial, sizeof(ipu->serial), "%.47s", device);
-	ipu->serial[strcspn(ipu->serial, " /")] = '\0';
-	ipu->watts = jm_parse_unit(power, 'W');
-	ipu->board = jm_parse_unit(board, 'W');
+	snprintf(ipu.serial, sizeof(ipu.serial), "%.47s", device);
+	ipu.serial[strcspn(ipu.serial, " /")] = '\0';
+	ipu.watts = jm_parse_unit(power, 'W');
+	ipu.board = jm_parse_unit(board, 'W');
+	return ipu;
 }
 
+/* The values of the place, which from the second line on is that of the same board. */
+static void take_device(struct state *s, int place, const struct ipu *now)
+{
+	struct ipu *ipu = &s->ipu[place];
+
+	if (!s->n) {
+		*ipu = *now;
+		return;
+	}
+	if (place >= s->n || strcmp(now->serial, ipu->serial) != 0)
+		return;
+	ipu->watts = now->watts;
+	ipu->board = now->board;
+}
+
+/* A line with another number of devices has some of them in other places, and which ones is not
+ * known: then it says nothing. */
 static void take_line(struct state *s, char *line)
 {
-	int n = 0;
+	int n = 1, place = 0;
 
-	for (char *device = line; device && n < MAX_IPUS; n++) {
+	for (const char *c = line; (c = strchr(c, '|')) != NULL; c++)
+		n++;
+	for (int i = 0; i < s->n; i++)
+		s->ipu[i].watts = s->ipu[i].board = NAN;
+	if (n > MAX_IPUS)
+		n = MAX_IPUS;
+	for (char *device = line; device && place < n && (!s->n || n == s->n); place++) {
 		char *next = strchr(device, '|');
+		struct ipu now;
 
 		if (next)
 			*next++ = '\0';
-		take_device(device, &s->ipu[n]);
+		now = parse_device(device);
+		take_device(s, place, &now);
 		device = next;
 	}
-	for (int i = n; i < s->n; i++) /* a device that is gone */
-		s->ipu[i].watts = s->ipu[i].board = NAN;
 	if (!s->n)
 		s->n = n;
 	s->line_ns = jm_ctx_now(s->ctx);

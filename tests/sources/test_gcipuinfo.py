@@ -49,3 +49,11 @@ def test_no_module_and_no_python(tmp_path):
 def test_a_library_that_fails_in_mid_run(tmp_path):
     _, meters = measure(module(tmp_path, [("A", "50 W", "N/A")], life=1), 4)
     assert meters["A/0"]["joules"] is None and meters["A/0"]["watts_max"] == pytest.approx(50)
+
+
+@pytest.mark.parametrize("later", [[("B", "300 W", "N/A")], [("B", "300 W", "N/A"), ("A", "40 W", "N/A")]])
+def test_a_board_in_another_place_is_not_the_one_that_was_there(tmp_path, later):
+    env = module(tmp_path, [("A", "40 W", "N/A"), ("B", "300 W", "N/A")], life=3, later=later)
+    _, meters = measure(env, 2.5)
+    assert meters["A/0"]["watts_max"] == pytest.approx(40) and meters["A/0"]["joules"] is None
+    assert meters["B/1"]["watts_max"] == pytest.approx(300) and meters["B/1"]["joules"] is None
