@@ -9,6 +9,7 @@
 #include "base/ctx.h"
 #include "base/clock.h"
 #include "meter/source.h"
+#include "parse_reading.h"
 #include "retry.h"
 #include "shared_options.h"
 #include "vendor/library.h"
@@ -20,7 +21,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_WATTS 1e7
 #define MAX_ITEMS 4
 #define MAX_WORDS 16
 
@@ -156,7 +156,7 @@ static double value_of(const struct state *s, const uint16_t *block, const struc
 
 	if (item->quantity == JM_Q_POWER)
 		value *= s->scale;
-	return isfinite(value) && value >= 0 && value < MAX_WATTS ? value : NAN;
+	return isfinite(value) && value >= 0 && value < JM_MAX_WATTS ? value : NAN;
 }
 
 /* ---- opening ---- */

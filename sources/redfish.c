@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/text/json.h"
 #include "meter/source.h"
+#include "parse_reading.h"
 #include "shared_options.h"
 #include "vendor/redfish.h"
 
@@ -18,7 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_WATTS    1e7
 #define MAX_PATH     256
 #define MAX_SUPPLIES 16
 #define KWH	     3.6e6 /* J */
@@ -66,11 +66,15 @@ static double number_at(const json_t *j, const char *const *key)
 	return value >= 0 ? value : NAN;
 }
 
+/* A node that answers draws power. */
+static double plausible(double watts)
+{
+	return watts > 0 && watts <= JM_MAX_WATTS ? watts : NAN;
+}
+
 static double watts_of(const struct state *s, const json_t *resource)
 {
-	double watts = number_at(resource, s->form->power);
-
-	return watts > 0 && watts < MAX_WATTS ? watts : NAN; /* a node that answers draws power */
+	return plausible(number_at(resource, s->form->power));
 }
 
 /*
@@ -120,11 +124,6 @@ static double supply_watts(struct state *s, int i)
 
 	json_decref(metrics);
 	return watts;
-}
-
-static double plausible(double sum)
-{
-	return sum > 0 && sum < MAX_WATTS ? sum : NAN;
 }
 
 static double supplies_watts(struct state *s)

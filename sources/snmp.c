@@ -9,6 +9,7 @@
 #include "base/ctx.h"
 #include "base/clock.h"
 #include "meter/source.h"
+#include "parse_reading.h"
 #include "shared_options.h"
 #include "vendor/snmp.h"
 
@@ -19,7 +20,6 @@
 
 #define MAX_OUTLETS 24
 #define MAX_OIDS    (2 * MAX_OUTLETS)
-#define MAX_WATTS   1e7
 #define KWH	    3.6e6 /* J */
 
 /*
@@ -319,7 +319,7 @@ static int snmp_read_source(void *state, struct jm_sink *sink, struct jm_err *er
 	for (int i = 0, k = 0; i < s->n; i++) {
 		double watts = answer[k++] * s->outlet[i].power.scale;
 
-		watts = watts < MAX_WATTS ? watts : NAN;
+		watts = watts < JM_MAX_WATTS ? watts : NAN;
 		sum += watts;
 		jm_give(sink, signal++, watts, now);
 		if (s->outlet[i].energy.length)

@@ -398,14 +398,17 @@ static int walk_counter(struct check *c, struct jm_part *ret)
 	return look_at_tail(c, ret);
 }
 
+/* A stretch that is too short to tell is judged with the second before it. */
 static void check_power(struct check *c)
 {
-	struct jm_held_power h = hold_power(c, c->s->t0 - JM_SECOND, c->s->t1);
+	struct jm_held_power h = hold_power(c, c->s->t0, c->s->t1);
 
-	if (h.most > 0)
+	if (!(h.most > 0))
+		h = hold_power(c, c->s->t0 - JM_SECOND, c->s->t1);
+	if (h.zero_s >= 1 && is_on(&c->s->set->meter[c->m->meter]))
+		c->fault.power_zero_s = h.zero_s;
+	else if (h.most > 0)
 		c->power = &c->s->set->signal[c->m->power];
-	else if (h.covered_s >= 1 && is_on(&c->s->set->meter[c->m->meter]))
-		c->fault.power_zero_s = h.covered_s;
 }
 
 int jm_energy_check(const struct jm_trace_interval *s, const struct jm_meter_signals *m,

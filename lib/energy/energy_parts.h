@@ -39,6 +39,7 @@ struct jm_part {
 /* power_slots.c: power by its readings, each of which holds until the next one. */
 struct jm_held_power {
 	double joules, covered_s, most; /* of the time with readings; most: W, 0 = none */
+	double zero_s;			/* of covered_s, at 0 W */
 };
 /* Adds the interval to the sum, from the trace. */
 int jm_power_held(const struct jm_trace *trace, int signal, int64_t t0, int64_t t1,

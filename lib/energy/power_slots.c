@@ -32,6 +32,8 @@ static inline void add(struct jm_held_power *sum, double watts, double length)
 	sum->covered_s += length;
 	if (watts > sum->most)
 		sum->most = watts;
+	if (watts == 0)
+		sum->zero_s += length;
 }
 
 /* Holds the value until t, which may be beyond the end of the current slot. */
@@ -154,6 +156,7 @@ static void add_sum(struct jm_held_power *sum, const struct jm_held_power *part)
 	sum->joules += part->joules;
 	sum->covered_s += part->covered_s;
 	sum->most = fmax(sum->most, part->most);
+	sum->zero_s += part->zero_s;
 }
 
 int jm_power_slots_held(struct jm_power_slots *c, const struct jm_trace *trace, int signal,

@@ -3,6 +3,7 @@
 import json
 import signal
 import subprocess
+import threading
 import time
 
 import pytest
@@ -48,6 +49,15 @@ def test_the_node_that_measures_draws_power(meter, covers):
     meter.file.write_text(words("input", 2004, 0), encoding="utf-8")
     (one,) = measure(meter, f"map=wt310,covers={covers}", ["sleep", "1.2"])["meters"]
     assert (one["joules"], one["fault"]) == ((None, "power-zero") if covers == "/" else (0, "none"))
+
+
+def test_a_node_draws_power_all_the_time(meter):
+    """A clamp that is opened for two seconds makes the energy unknown, not small."""
+    meter.file.write_text(words("input", 2004, 200), encoding="utf-8")
+    for delay, watts in ((1, 0), (3, 200)):
+        threading.Timer(delay, meter.file.write_text, (words("input", 2004, watts),)).start()
+    (one,) = measure(meter, "map=wt310", ["sleep", "4"])["meters"]
+    assert (one["joules"], one["fault"]) == (None, "power-zero")
 
 
 @pytest.mark.parametrize("options,registers,watts", [

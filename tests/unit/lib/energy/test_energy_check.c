@@ -376,6 +376,66 @@ static void a_gpu_that_is_on_does_not_rest_at_zero(void **state)
 	assert_int_equal(jm_fault_kind(&e.fault), JM_FAULT_POWER_ZERO);
 }
 
+/* ---- readings by hand: a node's power, and no counter ---- */
+
+static struct jm_energy node_of(double zero_s)
+{
+	struct jm_meters set = {0};
+	struct jm_meter meter = {.id = "m", .source = "test", .covers = "/"};
+	struct jm_signal power = {
+		.quantity = JM_Q_POWER, .refresh_ns = 100 * JM_MILLISECOND, .accuracy = NAN};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_trace *trace;
+	struct jm_energy e;
+
+	jm_meters_add(&set, &meter, &err);
+	jm_meters_add_signal(&set, &power, &err);
+	trace = jm_trace_new(&set, &err);
+	assert_non_null(trace);
+	for (int ms = 0; ms <= 20000; ms += 100)
+		jm_trace_append(trace, 0,
+			(struct jm_reading){ms > 8000 && ms <= 8000 + zero_s * 1000 ? 0 : 300,
+				ms * JM_MILLISECOND},
+			&err);
+	assert_ok(jm_energy_of(trace, &set, 0, 5 * JM_SECOND, 15 * JM_SECOND, &e, &err), err);
+	jm_trace_free(trace);
+	jm_meters_done(&set);
+	return e;
+}
+
+static void a_node_does_not_rest_at_zero_for_a_part_of_the_time(void **state)
+{
+	struct jm_energy e = node_of(0);
+
+	(void)state;
+	assert_near(e.joules, 3000, 1);
+	e = node_of(2);
+	assert_true(isnan(e.joules));
+	assert_int_equal(jm_fault_kind(&e.fault), JM_FAULT_POWER_ZERO);
+	assert_near(e.fault.power_zero_s, 2, 0.01);
+}
+
+/* No power before the reset says that so many joules are none of a round. */
+static void a_reset_where_the_stretch_begins_is_no_round(void **state)
+{
+	(void)state;
+	use_constant(100);
+	wave_setup.wrap = 262143;
+	wave_setup.counter_start = 2e5;
+	wave_setup.no_power = true;
+	for (int i = -4; i < 6; i++) {
+		struct jm_energy e;
+
+		wave_setup.reset_at[0] = T0 + 0.05 * i;
+		e = measure(T0, T1);
+		if (isnan(e.joules))
+			assert_int_equal(e.resets, 1);
+		else
+			assert_near(e.joules, truth(T0, T1), 0.02 * truth(T0, T1));
+		assert_true(e.watts_max < 101 && !(e.watts_mean >= 101));
+	}
+}
+
 /* ---- what is true is believed ---- */
 
 /* Square products draw 790 to 930 W at a limit of 700 W, and a load may switch as fast as it
@@ -442,6 +502,8 @@ int main(void)
 		cmocka_unit_test_setup(a_reset_of_a_counter_that_wraps_is_no_jump, reset),
 		cmocka_unit_test_setup(names_missing_readings, reset),
 		cmocka_unit_test_setup(a_gpu_that_is_on_does_not_rest_at_zero, reset),
+		cmocka_unit_test_setup(a_reset_where_the_stretch_begins_is_no_round, reset),
+		cmocka_unit_test(a_node_does_not_rest_at_zero_for_a_part_of_the_time),
 		cmocka_unit_test_setup(believes_true_readings, reset),
 		cmocka_unit_test_setup(a_reset_that_is_survived_is_counted, reset),
 	};
