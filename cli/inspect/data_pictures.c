@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/printable.h"
 #include "vendor/nvjpeg.h"
@@ -333,7 +334,8 @@ static int show_grid(struct jm_data_facts *f, const struct jm_data_set *set)
 
 bool jm_cli_is_picture(const char *path)
 {
-	FILE *f = fopen(path, "re");
+	struct stat st; /* opening a pipe would wait for its writer */
+	FILE *f = !stat(path, &st) && S_ISREG(st.st_mode) ? fopen(path, "re") : NULL;
 	char begin[16];
 	size_t n = f ? fread(begin, 1, sizeof(begin), f) : 0;
 	bool found = false;

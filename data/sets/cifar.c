@@ -9,9 +9,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "data/sets/part_folder.h"
 #include "data/sets/raw_pictures.h"
 
+#define END	   ".bin"
 #define SIDE	   32
 #define PIXELS	   ((size_t)3 * SIDE * SIDE)
 #define FILES_MOST 5
@@ -29,18 +32,61 @@ static const struct kind {
 	{{{"train.bin"}, {"test.bin"}}, "fine_label_names.txt", 100, 2},
 };
 
-static const struct kind *kind_of(const char *path)
+/* Does DIR/NAME exist? NAME.bin with a NAME.idx beside it is a text of Megatron. */
+static bool has_file(const char *dir, const char *name)
+{
+	char path[PATH_MAX];
+	int n = snprintf(path, sizeof(path), "%s/%s", dir, name);
+
+	if (n >= (int)sizeof(path) || access(path, F_OK))
+		return false;
+	memcpy(path + n - strlen(END), ".idx", strlen(END));
+	return access(path, F_OK) != 0;
+}
+
+/* The files of a folder, or the one file that the path names. */
+struct place {
+	char dir[PATH_MAX];
+	const char *name; /* NULL = it is a folder */
+};
+
+static void find_place(const char *path, struct place *ret)
+{
+	const char *slash = strrchr(path, '/');
+
+	ret->name = jm_is_folder(path) ? NULL : slash ? slash + 1 : path;
+	if (!ret->name)
+		snprintf(ret->dir, sizeof(ret->dir), "%s", path);
+	else
+		snprintf(ret->dir, sizeof(ret->dir), "%.*s", slash > path ? (int)(slash - path) : 1,
+			slash ? path : ".");
+}
+
+/* Has it the first file of the part, or is it any of them? */
+static bool is_of(const struct place *place, const char *const *file)
+{
+	if (!place->name)
+		return has_file(place->dir, *file);
+	for (; *file; file++)
+		if (!strcmp(place->name, *file))
+			return has_file(place->dir, *file);
+	return false;
+}
+
+static const struct kind *kind_of(const struct place *place)
 {
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
-		for (int part = 0; part < 2; part++)
-			if (jm_raw_pictures_has(path, kinds[i].file[part][0]))
-				return &kinds[i];
+		if (is_of(place, kinds[i].file[0]) || is_of(place, kinds[i].file[1]))
+			return &kinds[i];
 	return NULL;
 }
 
 static bool cifar_fits(const char *path)
 {
-	return kind_of(path) != NULL;
+	struct place place;
+
+	find_place(path, &place);
+	return kind_of(&place) != NULL;
 }
 
 int jm_cifar_parse(
@@ -106,20 +152,25 @@ static int append(const char *path, const struct kind *kind, unsigned char **byt
 
 static int cifar_open(struct jm_data_set *set, enum jm_part part, struct jm_err *err)
 {
-	const struct kind *kind = kind_of(set->path);
-	const char *const *file = kind->file[part];
+	const char *const *file, *one[] = {NULL, NULL};
+	const struct kind *kind;
+	struct place place;
 	char path[PATH_MAX];
 	unsigned char *bytes = NULL;
 	size_t size = 0;
 	int code = 0;
 
-	if (strlen(set->path) > 4 && !strcmp(set->path + strlen(set->path) - 4, ".bin")) {
-		code = append(set->path, kind, &bytes, &size, err);
-		file = kind->file[1] + FILES_MOST;
-		set->single = true;
-	}
-	for (; *file && !code; file++) {
-		if (snprintf(path, sizeof(path), "%s/%s", set->path, *file) >= (int)sizeof(path))
+	find_place(set->path, &place);
+	kind = kind_of(&place);
+	if (!kind)
+		return jm_err_set(err, JM_ENOENT,
+			"Files of CIFAR are no longer at %s; do not change a data set while it is "
+			"read.",
+			set->path);
+	*one = place.name;
+	set->single = place.name;
+	for (file = place.name ? one : kind->file[part]; *file && !code; file++) {
+		if (snprintf(path, sizeof(path), "%s/%s", place.dir, *file) >= (int)sizeof(path))
 			code = jm_err_set(err, JM_EUSAGE, "Path %.60s... is too long.", path);
 		else
 			code = append(path, kind, &bytes, &size, err);
@@ -130,7 +181,7 @@ static int cifar_open(struct jm_data_set *set, enum jm_part part, struct jm_err 
 	}
 	code = jm_cifar_parse(set, bytes, size, kind->classes, err);
 	if (!code)
-		jm_raw_pictures_name(set, set->path, kind->names);
+		jm_raw_pictures_name(set, place.dir, kind->names);
 	return code;
 }
 

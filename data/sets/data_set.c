@@ -216,34 +216,40 @@ static int read_all(int fd, const char *path, unsigned char *bytes, size_t n, st
 	return 0;
 }
 
-static int read_open(int fd, const char *path, size_t most, struct jm_picture_room *room,
-	size_t *ret_size, struct jm_err *err)
+int jm_data_file_open(
+	const char *path, size_t most, int *ret_fd, size_t *ret_size, struct jm_err *err)
 {
+	/* O_NONBLOCK: opening a pipe would wait for its writer */
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), code = 0;
 	struct stat st;
-	int code;
 
-	if (fstat(fd, &st))
+	if (fd < 0)
 		return failed(path, err);
-	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > most)
-		return jm_err_set(err, JM_EFORMAT,
+	if (fstat(fd, &st))
+		code = failed(path, err);
+	else if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > most)
+		code = jm_err_set(err, JM_EFORMAT,
 			"%s is no regular file of at most %zu bytes; remove it from the data set.",
 			path, most);
-	code = jm_picture_room(room, path, (size_t)st.st_size + 1, err); /* one more for a '\0' */
-	if (!code)
-		code = read_all(fd, path, room->bytes, (size_t)st.st_size, err);
+	if (code) {
+		close(fd);
+		return code;
+	}
+	*ret_fd = fd;
 	*ret_size = (size_t)st.st_size;
-	return code;
+	return 0;
 }
 
 int jm_data_file_read_to(const char *path, size_t most, struct jm_picture_room *room,
 	size_t *ret_size, struct jm_err *err)
 {
-	/* O_NONBLOCK: opening a pipe would wait for its writer */
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), code;
+	int fd, code = jm_data_file_open(path, most, &fd, ret_size, err);
 
-	if (fd < 0)
-		return failed(path, err);
-	code = read_open(fd, path, most, room, ret_size, err);
+	if (code)
+		return code;
+	code = jm_picture_room(room, path, *ret_size + 1, err); /* one more for a '\0' */
+	if (!code)
+		code = read_all(fd, path, room->bytes, *ret_size, err);
 	close(fd);
 	return code;
 }

@@ -111,8 +111,11 @@ const struct jm_data_field *jm_data_set_field(const struct jm_data_set *set, con
 
 /* For formats of pictures with classes: "image" and "class". */
 extern const struct jm_data_field jm_class_fields[];
-/* For formats: the bytes of a regular file, to be freed. JM_EIO, JM_ENOENT; JM_EFORMAT: larger than
- * `most`. */
+/* For formats: opens a regular file, never waiting for the writer of a pipe. JM_EIO, JM_ENOENT;
+ * JM_EFORMAT: it is none, or larger than `most` bytes. */
+int jm_data_file_open(
+	const char *path, size_t most, int *ret_fd, size_t *ret_size, struct jm_err *err);
+/* For formats: the bytes of such a file, to be freed. */
 int jm_data_file_read(
 	const char *path, size_t most, unsigned char **ret, size_t *ret_size, struct jm_err *err);
 /* For formats: the same into memory that is kept. */

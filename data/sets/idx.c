@@ -143,13 +143,19 @@ static int inflate_all(
 
 static int read_file(const char *path, unsigned char **ret, size_t *ret_size, struct jm_err *err)
 {
-	gzFile f = gzopen(path, "rbe"); /* reads files that are not compressed as well */
-	int code;
+	size_t stored;
+	int fd, code = jm_data_file_open(path, SIZE_MOST, &fd, &stored, err);
+	gzFile f;
 
+	if (code)
+		return code;
 	*ret = NULL;
 	*ret_size = 0;
-	if (!f)
-		return jm_err_set(err, JM_EPERM, "File %s cannot be opened.", path);
+	f = gzdopen(fd, "rb"); /* reads files that are not compressed as well */
+	if (!f) {
+		close(fd);
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for %s.", path);
+	}
 	code = inflate_all(f, path, ret, ret_size, err);
 	if (gzclose_r(f) != Z_OK && !code)
 		code = jm_err_set(err, JM_EFORMAT, "File %s is truncated; copy it again.", path);

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define NAMES_MOST 65536 /* bytes of a file with names */
 
@@ -34,17 +33,6 @@ void jm_raw_pictures_close(struct jm_data_set *set)
 	if (raw)
 		free(raw->bytes);
 	free(raw);
-}
-
-bool jm_raw_pictures_has(const char *dir, const char *name)
-{
-	char path[PATH_MAX];
-	size_t n = strlen(dir), m = strlen(name);
-
-	if (n > m && dir[n - m - 1] == '/' && !strcmp(dir + n - m, name))
-		return !access(dir, F_OK);
-	return snprintf(path, sizeof(path), "%s/%s", dir, name) < (int)sizeof(path) &&
-	       !access(path, F_OK);
 }
 
 static void take_names(struct jm_data_set *set, char *text)

@@ -17,8 +17,6 @@ int jm_raw_pictures_read(const struct jm_data_set *set, int64_t i, struct jm_pic
 	struct jm_picture *ret, int64_t *ret_bytes, struct jm_err *err);
 void jm_raw_pictures_close(struct jm_data_set *set);
 
-/* True if DIR/NAME exists, or `dir` itself ends with NAME and exists. */
-bool jm_raw_pictures_has(const char *dir, const char *name);
 /* Names of classes, a line each, from DIR/NAME if there are as many lines as classes; else the set
  * keeps none. */
 void jm_raw_pictures_name(struct jm_data_set *set, const char *dir, const char *name);

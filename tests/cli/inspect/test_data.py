@@ -49,6 +49,11 @@ def test_file_is_one_document(tmp_path, text):
     assert "as text         Watts are joules per second." in seen
 
 
+def test_tokens_are_not_taken_for_the_file_of_cifar_of_that_name(tmp_path, text):
+    assert tokenize(text, tmp_path / "train").returncode == 0
+    assert jm("data", tmp_path / "train.bin").stdout == jm("data", tmp_path / "train").stdout != ""
+
+
 def test_several_files_and_standard_input(tmp_path, text):
     done = jm("data", "tokenize", text, "-", text, tmp_path / "out", "--tokenizer", GPT2, stdin=open(text, "rb"))
     assert done.returncode == 0, done.stderr

@@ -2,6 +2,7 @@
 """`joulemark data show` of pictures that other programs wrote."""
 import gzip
 import json
+import os
 import struct
 
 import pytest
@@ -173,3 +174,20 @@ def test_reads_cifar(tmp_path, file, classes, labels):
     assert f"CIFAR file {tmp_path / file} is damaged" in show(tmp_path).stderr
     (tmp_path / file).write_bytes(b"\xff" * (len(labels) + 3072))
     assert "has class 255" in show(tmp_path).stderr
+
+
+@pytest.mark.parametrize("file", ["data_batch_1.bin", "data_batch_2.bin", "test_batch.bin"])
+def test_one_file_of_cifar_is_a_data_set(tmp_path, file):
+    """Also in the current folder; its classes have the names that lie beside it."""
+    (tmp_path / file).write_bytes((b"\7" + bytes(3072)) * 4)
+    (tmp_path / "batches.meta.txt").write_text("".join(f"name {i}\n" for i in range(10)))
+    for done in [show(tmp_path / file), jm("data", file, cwd=tmp_path)]:
+        assert entry(done.stdout, "format") == ["CIFAR"] and entry(done.stdout, "pictures") == ["4"]
+        assert "0: 0 pictures of name 0" in entry(done.stdout, "class")
+
+
+def test_pipes_in_place_of_files_are_not_waited_for(tmp_path):
+    for kind in ["images-idx3", "labels-idx1"]:
+        os.mkfifo(tmp_path / f"train-{kind}-ubyte")
+    assert "is no regular file" in show(tmp_path).stderr
+    assert "not a regular file" in show(tmp_path / "train-images-idx3-ubyte").stderr
