@@ -10,6 +10,7 @@ import time
 import numpy
 import pytest
 
+from data_sets import noise
 from jm import BIN, BUILD, jm
 from weights_files import read, write
 
@@ -154,8 +155,31 @@ def test_weights_are_no_checkpoint_and_a_damaged_one_is_refused(checkpoint, tmp_
     assert "is damaged" in run("resnet", "--steps", 1, "--continue", tmp_path / "cut", status=FAILED)["reason"].replace("are", "is")
     step = b'"step":"2"'
     assert data.count(step) == 1
-    (tmp_path / "counter").write_bytes(data.replace(step, b'"step":"x"'))
-    assert "is damaged" in run("resnet", "--steps", 1, "--continue", tmp_path / "counter", status=FAILED)["reason"]
+    for wrong in [b'"step":"x"', b'"step":"4611686018427387904"']:  # samples of the latter could not be counted
+        length = struct.unpack("<Q", data[:8])[0] + len(wrong) - len(step)
+        (tmp_path / "counter").write_bytes(struct.pack("<Q", length) + data[8:].replace(step, wrong))
+        assert "is damaged" in run("resnet", "--steps", 1, "--continue", tmp_path / "counter", status=FAILED)["reason"]
+
+
+def test_other_data_than_those_of_the_checkpoint_are_noted(tmp_path):
+    """The same files elsewhere are the same data."""
+    for name in ["first", "second"]:
+        for i, folder in enumerate(["ant", "bee"]):
+            (tmp_path / name / folder).mkdir(parents=True)
+            for k in range(4):
+                noise(32, 32, 4 * i + k).save(tmp_path / name / folder / f"{k}.png")
+
+    def on(data, *more):
+        done = jm("run", "resnet", "--layers", 10, "--hidden", 8, "--image", 32, "--batch", 4, "--device", "cpu", "--source", "null",
+                  "--warmup", 0, "--steps", 1, "--data", tmp_path / data, *more, "--json", "-")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["note"]
+
+    file = tmp_path / "checkpoint"
+    on("first", "--checkpoint", file)
+    assert on("second", "--continue", file) is None
+    (tmp_path / "second/ant/3.png").rename(tmp_path / "second/ant/4.png")
+    assert "The data are not those" in on("second", "--continue", file)
 
 
 def test_a_checkpoint_is_no_start_weights(checkpoint):

@@ -14,7 +14,8 @@
 #include "weights_stream.h"
 #include "whole_tensor.h"
 
-#define CHUNK ((size_t)1 << 20) /* bytes that are read and converted at once */
+#define CHUNK	     ((size_t)1 << 20)	/* bytes that are read and converted at once */
+#define BATCHES_MOST ((int64_t)1 << 53) /* no norm has counted more */
 
 struct load {
 	struct jm_program *p;
@@ -196,7 +197,7 @@ static int take_counter(struct load *l, const struct jm_weight_part *part)
 	if (code)
 		return code;
 	l->used[t - l->s->tensor] = true;
-	if (value > l->ret->batches)
+	if (value > l->ret->batches && value <= BATCHES_MOST)
 		l->ret->batches = value;
 	return 0;
 }

@@ -14,9 +14,11 @@
 #include "engine/graph/tensor_parallel.h"
 #include "workloads/parts/whole_tensor.h"
 
-#define KIND	"joulemark.checkpoint"
-#define VERSION "1"
-#define NAME	(JM_NAME_BYTES + 48) /* of a tensor behind that of a slab */
+#define KIND	   "joulemark.checkpoint"
+#define VERSION	   "1"
+#define COUNT_MOST ((int64_t)1 << 53)
+#define STEPS_MOST ((int64_t)1 << 40)	/* so that their samples can be counted */
+#define NAME	   (JM_NAME_BYTES + 48) /* of a tensor behind that of a slab */
 
 /* ---- the tensors ----------------------------------------------------------------------------- */
 
@@ -151,6 +153,7 @@ static json_t *notes_of(const struct jm_training *t, const struct jm_checkpoint 
 	jm_json_set(&notes, "batches", number(c->batches));
 	jm_json_set(&notes, "seed", json_sprintf("%" PRIu64, c->seed));
 	jm_json_set(&notes, "samples_per_step", number(c->samples));
+	jm_json_set(&notes, "data", json_sprintf("%016" PRIx64, c->data));
 	jm_json_set(&notes, "scale", json_sprintf("%a", c->scaler.scale));
 	jm_json_set(&notes, "scale_good", number(c->scaler.good));
 	jm_json_set(&notes, "scale_skipped", number(c->scaler.skipped));
@@ -158,20 +161,21 @@ static json_t *notes_of(const struct jm_training *t, const struct jm_checkpoint 
 	return notes;
 }
 
-/* A whole number from 0 on; false: there is none. */
+/* A whole number from 0 to COUNT_MOST; false: there is none. */
 static bool get(const struct jm_safetensors *s, const char *key, int64_t *ret)
 {
 	const char *text = jm_safetensors_note(s, key);
 	char *end;
 
 	*ret = text ? strtoll(text, &end, 10) : -1;
-	return text && end != text && !*end && *ret >= 0;
+	return text && end != text && !*end && *ret >= 0 && *ret <= COUNT_MOST;
 }
 
 static bool get_counters(const struct jm_safetensors *s, struct jm_checkpoint *c)
 {
 	const char *scale = jm_safetensors_note(s, "scale");
 	const char *seed = jm_safetensors_note(s, "seed");
+	const char *data = jm_safetensors_note(s, "data"); /* older versions wrote none */
 	int64_t step, updates, good, skipped, in_a_row;
 
 	if (!get(s, "step", &step) || !get(s, "updates", &updates) ||
@@ -186,7 +190,9 @@ static bool get_counters(const struct jm_safetensors *s, struct jm_checkpoint *c
 	c->scaler.in_a_row = (long)in_a_row;
 	c->scaler.scale = strtod(scale, NULL);
 	c->seed = strtoull(seed, NULL, 10);
-	return c->scaler.scale >= 1 && c->scaler.scale <= JM_SCALER_MOST && updates <= step;
+	c->data = data ? strtoull(data, NULL, 16) : c->data;
+	return c->scaler.scale >= 1 && c->scaler.scale <= JM_SCALER_MOST && updates <= step &&
+	       step <= STEPS_MOST;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */

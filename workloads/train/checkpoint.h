@@ -22,6 +22,7 @@ struct jm_checkpoint {
 	/* what the numbers of steps mean: of another one they would name other samples */
 	uint64_t seed;
 	int64_t samples; /* of a step, of all ranks */
+	uint64_t data;	 /* digest of what is learnt */
 };
 
 /* Writes the checkpoint; the file gets its name when all of it is on the disk. Waits for the
@@ -32,9 +33,9 @@ int jm_checkpoint_write(struct jm_program *p, const struct jm_training *t,
 /* Is this file a checkpoint, of any version? */
 bool jm_checkpoint_is(const struct jm_safetensors *file);
 /*
- * Writes the tensors of the file to the built program and returns the counters. now: seed and
- * samples of this run, and its loss scale. JM_EFORMAT, JM_EUSAGE: it is no checkpoint, or one of
- * another network, precision, optimizer, seed or batch.
+ * Writes the tensors of the file to the built program and returns the counters. now: seed,
+ * samples and data of this run, and its loss scale. JM_EFORMAT, JM_EUSAGE: it is no checkpoint, or
+ * one of another network, precision, optimizer, seed or batch.
  */
 int jm_checkpoint_read(struct jm_program *p, const struct jm_training *t,
 	const struct jm_checkpoint *now, const char *path, struct jm_checkpoint *ret,

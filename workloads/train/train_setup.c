@@ -158,8 +158,6 @@ static int connect(struct train *s, struct jm_err *err)
 
 	if (s->work->world < 2)
 		return 0;
-	if (s->pictures.set.n)
-		s->data_digest ^= jm_data_set_digest(&s->pictures.set);
 	code = jm_gang_same_data(&s->gang, s->data_digest, err);
 	if (code)
 		return code;
@@ -189,6 +187,8 @@ static int make_program(struct train *s, struct jm_err *err)
 	char now[32];
 	int code = jm_gang_in_turn(&s->gang, build_program, s, err);
 
+	if (s->pictures.set.n)
+		s->data_digest ^= jm_data_set_digest(&s->pictures.set);
 	if (!code)
 		code = connect(s, err);
 	if (!code)

@@ -83,7 +83,7 @@ struct train {
 	double eval_best; /* the least loss of an evaluation; NAN = none */
 	struct jm_train_weights weights;
 	struct jm_train_pictures pictures;
-	uint64_t data_digest; /* of the text, or of the data set's classes and texts */
+	uint64_t data_digest; /* of the text, or of the data set (jm_data_set_digest) */
 	struct jm_step taken[JM_STEPS_UNDER_WAY]; /* done, and not returned yet */
 	int n_taken;
 	size_t memory;				   /* bytes that the plan may take; 0 = unknown */

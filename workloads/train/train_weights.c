@@ -71,6 +71,7 @@ static struct jm_checkpoint counters_of(const struct train *s)
 		.batches = batches(s),
 		.scaler = s->scaler,
 		.seed = s->work->seed,
+		.data = s->data_digest,
 		.samples =
 			s->training.batch * jm_program_micro_steps(s->program) * s->training.ranks};
 }
@@ -90,6 +91,11 @@ static int go_on(struct train *s, struct jm_err *err)
 	w->batches = found.batches;
 	jm_log(s->work->ctx, JM_INFO, "Continues behind step %ld of checkpoint %s.", s->first,
 		w->go_on);
+	if (found.data != now.data)
+		jm_work_note(s->work,
+			"The data are not those from which checkpoint %s had learnt, so the losses "
+			"are not those of a run without an interruption.",
+			w->go_on);
 	return 0;
 }
 
