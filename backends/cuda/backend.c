@@ -224,6 +224,8 @@ static int cuda_build(void *arg, const struct jm_group *group, const struct jm_c
 	exec->fwd_saved = group->fwd ? group->fwd->saved : NULL;
 	if (exec->op->build)
 		code = exec->op->build(dev, exec, err);
+	if (cuda_lost(dev, err))
+		code = dev->lost.code;
 	if (code)
 		cuda_drop(dev, exec);
 	else

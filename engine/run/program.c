@@ -187,6 +187,8 @@ static int allocate(struct jm_program *p, struct jm_err *err)
 	if (fits && take(d, p->weights->bytes, &p->weights->memory) &&
 		take(d, p->persistent_bytes - p->weight_bytes, &p->memory) && take_arena(p))
 		return 0;
+	if (fits && d->backend->sync(d->dev, err)) /* the device has failed */
+		return err->code;
 	if (!fits)
 		snprintf(lacks, sizeof(lacks), "has %.*f GB", JM_GB(have));
 	return jm_room_refuse(jm_device_room(d), (double)p->peak_bytes, err,

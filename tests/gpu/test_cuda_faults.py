@@ -248,6 +248,16 @@ def test_a_kernel_of_a_resnet_that_fails_is_named(env, tmp_path):
     assert status == 125 and kind(r) == ("failed", 125, "device") and "outside its buffers" in r["reason"]
 
 
+@pytest.mark.parametrize("kernel", [1, 3, 10])
+def test_a_kernel_that_fails_while_a_choice_is_timed_is_no_lack_of_memory(env, tmp_path, kernel):
+    """The error names the choice; nothing that was timed after the fault is kept."""
+    fakes = f"graphs=1;kernels=700@{kernel}"
+    status, (r,) = on_all_ops({**env, **ALGORITHMS, "JM_FAKE_LT_ALGORITHMS": "2"}, tmp_path, fakes, *RESNET, "--precision", "bf16")
+    assert status == 125 and kind(r) == ("failed", 125, "device"), r["reason"]
+    assert re.match(r"Timing [a-z -]+ by '.+' \([a-z]+/.+\) failed on cuda:0: .*outside its buffers.*please report", r["reason"]), r["reason"]
+    assert "memory that" not in r["reason"] and "batch" not in r["reason"]
+
+
 @pytest.mark.parametrize("name", ["fno-rbc2d", "fno-rbc3d"])
 def test_a_fourier_operator_is_built_and_run(env, tmp_path, name):
     """The kernels compute nothing, which its loss shows."""

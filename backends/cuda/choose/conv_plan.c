@@ -277,20 +277,23 @@ int cuda_conv_tune(struct cuda_dev *dev, struct cuda_conv_plan *p, struct jm_err
 	p->best = 0;
 	if (p->n == 1 || !open_bench(dev, p, &b))
 		return 0;
+	cuda_conv_key_text(dev, "conv", &p->key, key);
 	for (int i = 0; i < p->n; i++) {
 		double seconds = time_plan(dev, p, i, &b);
 
+		cuda_timed(dev, "a convolution", p->plan[i].name, key);
 		if (seconds > 0 && !(seconds >= p->seconds)) {
 			p->seconds = seconds;
 			p->best = i;
 		}
 	}
 	close_bench(&b);
+	if (cuda_lost(dev, err))
+		return dev->lost.code;
 	if (isnan(p->seconds))
 		return jm_err_set(err, JM_EIO,
 			"None of cuDNN's %d plans for a convolution runs on cuda:%d.", p->n,
 			dev->index);
-	cuda_conv_key_text(dev, "conv", &p->key, key);
 	cuda_plan_keep(dev, key, p->plan[p->best].name);
 	return 0;
 }

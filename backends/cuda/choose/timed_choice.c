@@ -211,12 +211,15 @@ int cuda_way_choose(struct cuda_dev *dev, const struct cuda_exec *exec, const ch
 		return best < 0 ? 0 : best;
 	for (int i = 0; i < n; i++) {
 		seconds[i] = time_way(dev, &trial, &way[i]);
+		cuda_timed(dev, jm_op_name(exec->node[0].op), way[i].name, key);
 		if (!isnan(seconds[i]) && (best < 0 || seconds[i] < seconds[best]))
 			best = i;
 	}
 	close_trial(&trial);
 	if (best < 0)
 		return 0;
+	if (dev->lost.code) /* the ways behind the one that failed were not timed */
+		return best;
 	keep(dev, key, way[best].name, seconds, n);
 	return best;
 }

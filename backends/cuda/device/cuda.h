@@ -29,6 +29,7 @@ struct cuda_dev {
 	cudaStream_t copies; /* the copy queue */
 	const char *queued;  /* the latest work since the host last waited for all of it */
 	long n_queued;	     /* pieces of work since then */
+	struct jm_err lost;  /* a fault that ended the context while a choice was timed */
 	void *green;	     /* CUgreenCtx of `stream`; NULL = all multiprocessors (sm_share.c) */
 	cudaStream_t sums;   /* the queue of the exchange between ranks; made by its first user */
 	struct cuda_block *blocks;

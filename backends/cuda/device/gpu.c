@@ -215,6 +215,24 @@ int cuda_waited(const struct cuda_dev *dev, cudaError_t rc, struct jm_err *err)
 	return cuda_check(dev, rc, what, err);
 }
 
+void cuda_timed(struct cuda_dev *dev, const char *op, const char *way, const char *key)
+{
+	cudaError_t rc = cudaStreamSynchronize(dev->stream);
+	struct jm_err err = JM_ERR_INIT;
+	char what[192];
+
+	snprintf(what, sizeof what, "Timing %s by '%.40s' (%.100s)", op, way, key);
+	if (!dev->lost.code && cuda_check(dev, rc, what, &err) == JM_EGONE)
+		dev->lost = err;
+}
+
+int cuda_lost(const struct cuda_dev *dev, struct jm_err *err)
+{
+	if (dev->lost.code && err)
+		*err = dev->lost;
+	return dev->lost.code;
+}
+
 /* ---- time ------------------------------------------------------------------------------------ */
 
 bool cuda_stopwatch_open(struct cuda_stopwatch *w)

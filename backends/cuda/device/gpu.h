@@ -19,6 +19,11 @@ void cuda_queued(struct cuda_dev *dev, const char *what);
 /* As cuda_check, of a call that waits for queued work: names the work where only one piece is
  * queued, else the latest. */
 int cuda_waited(const struct cuda_dev *dev, cudaError_t rc, struct jm_err *err);
+/* After a choice for `op` was timed, whose plan has that key: notes an error that ended the
+ * context, after which every call fails. */
+void cuda_timed(struct cuda_dev *dev, const char *op, const char *way, const char *key);
+/* The error that cuda_timed has noted, in place of one that follows from it; 0 = none. */
+int cuda_lost(const struct cuda_dev *dev, struct jm_err *err);
 /* Zeroed device memory that is kept until the device is closed; NULL = out of memory. */
 void *cuda_keep(struct cuda_dev *dev, size_t bytes);
 /* Memory that all groups share, one after the other; kept until the device is closed. NULL = out of

@@ -71,6 +71,8 @@ int cuda_sync(void *arg, struct jm_err *err)
 	struct cuda_dev *dev = arg;
 	cudaError_t rc = cudaStreamSynchronize(dev->stream);
 
+	if (cuda_lost(dev, err))
+		return dev->lost.code;
 	if (!rc)
 		rc = cudaStreamSynchronize(dev->copies);
 	if (!rc && dev->sums)

@@ -275,10 +275,11 @@ static double time_one(struct cuda_dev *dev, const struct cuda_product *p,
 /* Chooses the fastest algorithm and sets its seconds; where none can be timed, as without memory,
  * the first one that cuBLASLt lists, with NAN. */
 static int choose(struct cuda_dev *dev, struct cuda_product *p,
-	const cublasLtMatmulHeuristicResult_t *found, int n)
+	const cublasLtMatmulHeuristicResult_t *found, int n, const char *key)
 {
 	struct cuda_gemm g = p->gemm;
 	double least = INFINITY;
+	char way[32];
 	int best = 0;
 
 	g.a.data = g.b.data = g.d.data = NULL;
@@ -287,12 +288,13 @@ static int choose(struct cuda_dev *dev, struct cuda_product *p,
 		for (int i = 0; i < n; i++) {
 			double seconds = time_one(dev, p, &g, &found[i].algo);
 
+			snprintf(way, sizeof way, "cuBLASLt's no. %d", i + 1);
+			cuda_timed(dev, "a product", way, key);
 			if (seconds < least) {
 				least = seconds;
 				best = i;
 			}
 		}
-	cudaStreamSynchronize(dev->stream);
 	cudaFree(g.a.data);
 	cudaFree(g.b.data);
 	cudaFree(g.d.data);
@@ -377,7 +379,9 @@ static int take_algorithm(struct cuda_dev *dev, struct cuda_product *p, struct j
 		return jm_err_set(err, JM_ENOSUP,
 			"cuBLASLt has no algorithm for the product %s on cuda:%d.", key,
 			dev->index);
-	p->algo = found[choose(dev, p, found, n)].algo;
+	p->algo = found[choose(dev, p, found, n, key)].algo;
+	if (cuda_lost(dev, err))
+		return dev->lost.code;
 	if (!isnan(p->seconds))
 		keep(dev, p, key);
 	return 0;
@@ -393,6 +397,8 @@ int cuda_product_new(struct cuda_dev *dev, const struct cuda_gemm *gemm, struct 
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a product.");
 	p->gemm = *gemm;
 	if (!code && !cuda_workspace(dev, WORKSPACE))
+		code = cuda_waited(dev, cudaStreamSynchronize(dev->stream), err);
+	if (!code && !dev->workspace)
 		code = jm_err_set(err, JM_ENOMEM,
 			"cuda:%d has less than the %zu MB of free memory that cuBLASLt needs as "
 			"workspace; use a smaller batch.",

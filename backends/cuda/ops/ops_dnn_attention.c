@@ -200,7 +200,7 @@ static int bind_plan(struct cuda_dev *dev, const struct cuda_exec *exec,
 
 /* The shortest time of several runs in seconds; NAN = a run failed. */
 static double time_plan(struct cuda_dev *dev, const struct cuda_exec *exec,
-	const struct cuda_attention_plan *p, int which, struct bound b)
+	const struct cuda_attention_plan *p, int which, struct bound b, const char *key)
 {
 	struct cuda_stopwatch watch;
 	double best = NAN;
@@ -216,7 +216,7 @@ static double time_plan(struct cuda_dev *dev, const struct cuda_exec *exec,
 		}
 		cuda_stopwatch_close(&watch);
 	}
-	cudaStreamSynchronize(dev->stream);
+	cuda_timed(dev, jm_op_name(exec->node[0].op), p->plan[which].name, key);
 	dnn_unbind(&dev->dnn, &b.run);
 	return best;
 }
@@ -239,20 +239,19 @@ static void tune(struct cuda_dev *dev, const struct cuda_exec *exec, struct cuda
 	if (p->best >= 0)
 		return;
 	p->best = 0;
+	cuda_attention_key(dev, p, key, sizeof key);
 	for (int i = 0; i < n->n_in; i++)
 		fill(dev, n->in[i]);
 	for (int i = 0; i < p->n; i++) {
-		double seconds = time_plan(dev, exec, p, i, *b);
+		double seconds = time_plan(dev, exec, p, i, *b, key);
 
 		if (seconds < least) {
 			least = seconds;
 			p->best = i;
 		}
 	}
-	if (isinf(least)) /* none could be timed */
-		return;
-	cuda_attention_key(dev, p, key, sizeof key);
-	cuda_plan_keep(dev, key, p->plan[p->best].name);
+	if (!isinf(least) && !dev->lost.code) /* one was timed, and all could be */
+		cuda_plan_keep(dev, key, p->plan[p->best].name);
 }
 
 static int build_dnn(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)

@@ -259,10 +259,9 @@ void cuda_random(struct cuda_vec x, int64_t n, uint64_t seed, cudaStream_t strea
 }
 
 /* NOLINTBEGIN(readability-inconsistent-declaration-parameter-name) */
-cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+void cuda_timed(struct cuda_dev *dev, const char *op, const char *way, const char *key)
 {
-	(void)stream;
-	return cudaSuccess;
+	(void)dev, (void)op, (void)way, (void)key;
 }
 
 cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t stream)

@@ -17,6 +17,7 @@ static struct fake {
 	double seconds[2]; /* of the plans that are found */
 	int asked;	   /* how often plans were found */
 	const struct dnn_plan *bound;
+	const char *faults; /* the plan that ends the context */
 	char kept[CUDA_PLAN_VALUE];
 } fake;
 
@@ -114,6 +115,20 @@ void cuda_stopwatch_close(const struct cuda_stopwatch *w)
 	(void)w;
 }
 
+void cuda_timed(struct cuda_dev *dev, const char *op, const char *way, const char *key)
+{
+	(void)op;
+	if (fake.faults && !strcmp(way, fake.faults))
+		jm_err_set(&dev->lost, JM_EGONE, "The fault of '%s' (%s).", way, key);
+}
+
+int cuda_lost(const struct cuda_dev *dev, struct jm_err *err)
+{
+	if (dev->lost.code)
+		*err = dev->lost;
+	return dev->lost.code;
+}
+
 double cuda_median(double *seconds, int n)
 {
 	return seconds[n / 2];
@@ -188,11 +203,32 @@ static void a_fallback_is_not_asked_for_where_an_engine_is_ready(void **unused)
 	assert_int_equal(fake.asked, 1);
 }
 
+/* The plan behind it is the faster one, but was not timed. */
+static void a_plan_that_ends_the_context_is_the_error(void **unused)
+{
+	const struct cuda_conv_key key = {
+		.shape = {.x = {1, 1, 1, 1}, .w = {1, 1, 1, 1}, .y = {1, 1, 1, 1}}};
+	struct cuda_dev dev = {0};
+	struct jm_err err = JM_ERR_INIT;
+	struct cuda_conv_plan *p;
+
+	(void)unused;
+	fake = (struct fake){.faults = "fallback", .seconds = {1, NAN}};
+	p = cuda_conv_plan(&dev, &key, &err);
+	assert_non_null(p);
+	assert_int_equal(cuda_conv_tune(&dev, p, &err), JM_EGONE);
+	assert_sentence(&err, JM_EGONE);
+	assert_non_null(strstr(err.text, "fault of 'fallback' (conv/"));
+	assert_string_equal(fake.kept, "");
+	cuda_conv_drop(&dev);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_fallback_is_timed_beside_engines_that_cudnn_compiles),
 		cmocka_unit_test(a_fallback_is_not_asked_for_where_an_engine_is_ready),
+		cmocka_unit_test(a_plan_that_ends_the_context_is_the_error),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,6 +18,7 @@ static struct fake {
 	int allocated, fails_at; /* fails_at: the number of the allocation that fails; 0 = none */
 	double seconds;		 /* of what ran last */
 	bool lost;		 /* what ran last did not start */
+	const char *faults;	 /* the way that ends the context */
 	char key[CUDA_PLAN_KEY], value[CUDA_PLAN_VALUE]; /* of the plan cache */
 } fake;
 
@@ -75,6 +76,13 @@ double cuda_stopwatch_stop(const struct cuda_stopwatch *w, cudaStream_t stream)
 void cuda_stopwatch_close(const struct cuda_stopwatch *w)
 {
 	(void)w;
+}
+
+void cuda_timed(struct cuda_dev *dev, const char *op, const char *way, const char *key)
+{
+	(void)op;
+	if (fake.faults && !strcmp(way, fake.faults))
+		jm_err_set(&dev->lost, JM_EGONE, "The fault of '%s' (%s).", way, key);
 }
 
 const char *cuda_plan_find(struct cuda_dev *dev, const char *key)
@@ -381,7 +389,7 @@ static int choose(double first, double second)
 	static const struct cuda_way ways[] = {{"first", build_first}, {"second", build_second}};
 	static const struct cuda_op op = {.run = run_way, .drop = drop_way};
 	struct cuda_exec exec = {.op = &op, .n_nodes = 2, .scratch_bytes = 64};
-	static struct cuda_dev dev;
+	struct cuda_dev dev = {0};
 
 	memset(&ways_state.built, 0, sizeof ways_state.built);
 	ways_state.dropped = 0;
@@ -447,6 +455,16 @@ static void a_way_that_does_not_start_is_not_taken(void **unused)
 	assert_string_equal(fake.key, "");
 }
 
+/* What is measured after it says nothing. */
+static void nothing_is_kept_after_a_way_that_ends_the_context(void **unused)
+{
+	(void)unused;
+	fake.faults = "second";
+	assert_int_equal(choose(2e-3, NAN), 0);
+	assert_string_equal(fake.key, "");
+	assert_int_equal(fake.allocated, 0);
+}
+
 static void without_memory_the_first_way_is_taken(void **unused)
 {
 	(void)unused;
@@ -492,6 +510,7 @@ int main(void)
 		cmocka_unit_test_setup(the_faster_way_is_taken_and_remembered, fresh),
 		cmocka_unit_test_setup(a_broken_way_is_not_taken, fresh),
 		cmocka_unit_test_setup(a_way_that_does_not_start_is_not_taken, fresh),
+		cmocka_unit_test_setup(nothing_is_kept_after_a_way_that_ends_the_context, fresh),
 		cmocka_unit_test_setup(without_memory_the_first_way_is_taken, fresh),
 		cmocka_unit_test_setup(an_unknown_line_is_measured_again, fresh),
 		cmocka_unit_test_setup(a_choice_among_other_ways_is_made_again, fresh),

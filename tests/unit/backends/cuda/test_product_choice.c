@@ -16,6 +16,7 @@
 
 static struct fake {
 	bool no_memory, no_timing;
+	bool no_workspace, faults;
 	int found;					 /* algorithms */
 	int staged;					 /* pieces of memory that are held */
 	uint64_t ran;					 /* the algorithm that ran last */
@@ -47,9 +48,30 @@ cudaError_t cudaGetLastError(void)
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
 	(void)stream;
-	return cudaSuccess;
+	return cudaErrorIllegalAddress;
 }
 /* NOLINTEND(readability-inconsistent-declaration-parameter-name) */
+
+int cuda_waited(const struct cuda_dev *dev, cudaError_t rc, struct jm_err *err)
+{
+	(void)dev;
+	return rc ? jm_err_set(err, JM_EGONE, "Work before it failed.") : 0;
+}
+
+/* The second algorithm is the one that ends the context. */
+void cuda_timed(struct cuda_dev *dev, const char *op, const char *way, const char *key)
+{
+	(void)op;
+	if (fake.faults && fake.ran == 2)
+		jm_err_set(&dev->lost, JM_EGONE, "The fault of '%s' (%s).", way, key);
+}
+
+int cuda_lost(const struct cuda_dev *dev, struct jm_err *err)
+{
+	if (dev->lost.code)
+		*err = dev->lost;
+	return dev->lost.code;
+}
 
 static cublasStatus_t create_how(
 	cublasLtMatmulDesc_t *ret, cublasComputeType_t compute, cudaDataType_t type)
@@ -158,7 +180,7 @@ void *cuda_workspace(struct cuda_dev *dev, size_t bytes)
 	static struct cuda_block block;
 
 	(void)bytes;
-	return dev->workspace = &block;
+	return dev->workspace = fake.no_workspace ? NULL : &block;
 }
 
 bool cuda_stopwatch_open(struct cuda_stopwatch *w)
@@ -253,6 +275,40 @@ static void what_could_not_be_timed_is_not_kept(void **unused)
 	}
 }
 
+static void fails(int code, const char *says)
+{
+	struct cuda_dev dev = {0};
+	struct cuda_gemm gemm = {.k = 8,
+		.a = {NULL, JM_F32, 8, 8, 8, false, 0},
+		.b = {NULL, JM_F32, 8, 8, 8, false, 0},
+		.d = {NULL, JM_F32, 8, 8, 8, false, 0}};
+	struct cuda_product *p = NULL;
+	struct jm_err err = JM_ERR_INIT;
+
+	assert_int_equal(cuda_product_new(&dev, &gemm, &p, &err), code);
+	assert_sentence(&err, code);
+	assert_non_null(strstr(err.text, says));
+	assert_null(p);
+	assert_int_equal(fake.staged, 0);
+	assert_string_equal(fake.value, "");
+}
+
+/* What is measured after it says nothing, so nothing is kept. */
+static void an_algorithm_that_ends_the_context_is_the_error(void **unused)
+{
+	(void)unused;
+	fake = (struct fake){.found = FOUND, .faults = true};
+	fails(JM_EGONE, "fault of 'cuBLASLt's no. 2' (product/8/");
+}
+
+/* Each call fails after a fault: memory is not what is missing. */
+static void work_that_failed_before_is_no_lack_of_memory(void **unused)
+{
+	(void)unused;
+	fake = (struct fake){.found = FOUND, .no_workspace = true};
+	fails(JM_EGONE, "Work before it failed");
+}
+
 /* As caches of earlier builds have it. */
 static void a_choice_without_a_time_is_made_again(void **unused)
 {
@@ -308,6 +364,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_fastest_is_kept),
 		cmocka_unit_test(what_could_not_be_timed_is_not_kept),
+		cmocka_unit_test(an_algorithm_that_ends_the_context_is_the_error),
+		cmocka_unit_test(work_that_failed_before_is_no_lack_of_memory),
 		cmocka_unit_test(a_choice_without_a_time_is_made_again),
 		cmocka_unit_test(each_alignment_of_operands_has_a_key),
 		cmocka_unit_test(an_only_algorithm_is_timed_and_kept),
