@@ -258,6 +258,22 @@ def test_a_kernel_that_fails_while_a_choice_is_timed_is_no_lack_of_memory(env, t
     assert "memory that" not in r["reason"] and "batch" not in r["reason"]
 
 
+def test_plans_of_ways_that_no_longer_exist_are_made_again(env, tmp_path):
+    """As a file of an older build: each choice is made again, and its line is added, which then counts."""
+    env, plans = {**env, **ALGORITHMS}, tmp_path / "cuda.plans"
+    before = on_all_ops(env, tmp_path, "graphs=1", *RESNET, "--precision", "bf16")[1][0]
+    lines = [line.split() for line in plans.read_text().splitlines()]
+    ways = {key: value.split(",")[0] for _, key, value in lines if key.startswith(("way/", "norm/"))}
+    assert len(ways) > 5
+    old = [(owner, key, re.sub("^[^,]*", "gone", value) if key in ways else value) for owner, key, value in lines]
+    gone = (lines[0][0], "norm/gone/1,2", "gone,1e-09")
+    plans.write_text("".join(" ".join(line) + "\n" for line in [*old, gone]))
+    after = on_all_ops(env, tmp_path, "graphs=1", *RESNET, "--precision", "bf16")[1][0]
+    assert after["steps"] == before["steps"] == 2 and after["failure"] == before["failure"]
+    added = [line.split()[1:] for line in plans.read_text().splitlines()[len(lines) + 1:]]
+    assert set(ways) <= {key for key, _ in added} and all(value.split(",")[0] != "gone" for _, value in added)
+
+
 @pytest.mark.parametrize("name", ["fno-rbc2d", "fno-rbc3d"])
 def test_a_fourier_operator_is_built_and_run(env, tmp_path, name):
     """The kernels compute nothing, which its loss shows."""

@@ -465,6 +465,20 @@ static void nothing_is_kept_after_a_way_that_ends_the_context(void **unused)
 	assert_int_equal(fake.allocated, 0);
 }
 
+/* As a plan file that an older build wrote: the way is chosen anew, and kept. */
+static void a_way_that_no_longer_exists_is_ignored(void **unused)
+{
+	static const char *const old[] = {"removed,0.002,0.0001", "removed", "", ",", "secon,1,1"};
+
+	(void)unused;
+	for (size_t i = 0; i < sizeof old / sizeof *old; i++) {
+		snprintf(fake.key, sizeof fake.key, "way/1");
+		snprintf(fake.value, sizeof fake.value, "%s", old[i]);
+		assert_int_equal(choose(2e-3, 1e-3), 1);
+		assert_string_equal(fake.value, "second,0.002,0.001");
+	}
+}
+
 static void without_memory_the_first_way_is_taken(void **unused)
 {
 	(void)unused;
@@ -511,6 +525,7 @@ int main(void)
 		cmocka_unit_test_setup(a_broken_way_is_not_taken, fresh),
 		cmocka_unit_test_setup(a_way_that_does_not_start_is_not_taken, fresh),
 		cmocka_unit_test_setup(nothing_is_kept_after_a_way_that_ends_the_context, fresh),
+		cmocka_unit_test_setup(a_way_that_no_longer_exists_is_ignored, fresh),
 		cmocka_unit_test_setup(without_memory_the_first_way_is_taken, fresh),
 		cmocka_unit_test_setup(an_unknown_line_is_measured_again, fresh),
 		cmocka_unit_test_setup(a_choice_among_other_ways_is_made_again, fresh),
