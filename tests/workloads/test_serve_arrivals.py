@@ -159,15 +159,19 @@ def test_the_window_of_single_is_that_of_arrivals_too(tmp_path):
 
 
 @pytest.mark.parametrize("table, word", [
-    ("", "no request"), ("input,output\n", "no request"), ("in,out\n1,2\n", "Line 1"), ("input,output\n1\n", "Line 2"),
-    ("input,output\n1,2\n1,0\n", "Line 3"), ("input,output\n1,2.5\n", "Line 2"), ("input,output\n1,2,3\n", "Line 2"),
-    ("input,output,arrival_s\n1,2,nan\n", "Line 2"), ("input,output,arrival_s\n1,2,3\n1,2,1\n", "Line 3"),
-    ("input,output,arrival_s\n1,2,1e12\n", "Line 2"), ("input,output\n40,40\n", "context")])
+    ("", "no request"), ("input,output\n", "no request"), ("in,out\n1,2\n", "Line 1"), ("input,output\n40,40\n", "context"),
+    ("input,output\n1\n", "Line 2 of 'lengths.csv' (--lengths) has 1 field; give input,output as in line 1."),
+    ("input,output\n1,2,3\n", "Line 2 of 'lengths.csv' (--lengths) has 3 fields; give input,output as in line 1."),
+    ("input,output\n1,2\n1,0\n", "Line 3 of 'lengths.csv' (--lengths) has '0' as output; give a whole number from 1 to 1000000."),
+    ("input,output\nx,2\n", "Line 2 of 'lengths.csv' (--lengths) has 'x' as input;"), ("input,output\n1,2.5\n", "has '2.5' as output;"),
+    ("input,output,arrival_s\n1,2,nan\n", "has 'nan' as arrival_s; give a time from 0 to 100000000 s."),
+    ("input,output,arrival_s\n1,2,-1\n", "Line 2 of 'lengths.csv' (--lengths) has '-1' as arrival_s; give a time from 0"),
+    ("input,output,arrival_s\r\n1,2,1e12\r\n", "has '1e12' as arrival_s;"),
+    ("input,output,arrival_s\n1,2,3\n1,2,1\n", "Line 3 of 'lengths.csv' (--lengths) has '1' as arrival_s, which is before the 3 s of the")])
 def test_a_bad_table_is_said(tmp_path, table, word):
-    path = tmp_path / "lengths.csv"
-    path.write_text(table)
-    r = jm(*SERVE, "--device", "ref", "--steps", "2", "--lengths", path)
-    assert r.returncode != 0 and word in r.stdout + r.stderr
+    (tmp_path / "lengths.csv").write_text(table, newline="")
+    r = jm(*SERVE, "--device", "ref", "--steps", "2", "--lengths", "lengths.csv", cwd=tmp_path)
+    assert r.returncode != 0 and word in r.stderr, r.stderr
 
 
 @pytest.mark.parametrize("options, word", [

@@ -76,20 +76,37 @@ static bool add_row(struct jm_arrivals *a, struct jm_length row)
 	return true;
 }
 
+static const char *const columns[COLUMNS] = {"input", "output", "arrival_s"};
+
+static int refuse_number(int column, const char *text, struct jm_err *err)
+{
+	if (column < 2)
+		return jm_err_set(err, JM_EFORMAT,
+			"has '%.40s' as %s; give a whole number from 1 to %d", text,
+			columns[column], MOST_TOKENS);
+	return jm_err_set(err, JM_EFORMAT, "has '%.40s' as %s; give a time from 0 to %.0f s", text,
+		columns[column], MOST_S);
+}
+
 /* Fields of a line that is no heading. */
 static int take_row(struct jm_arrivals *a, char *const *field, int n, struct jm_err *err)
 {
-	double x[COLUMNS] = {NAN, NAN, 0}, before = a->n ? a->row[a->n - 1].at_s : 0;
+	double x[COLUMNS] = {0}, before = a->n ? a->row[a->n - 1].at_s : 0;
 
-	for (int i = 0; i < n && i < COLUMNS; i++)
+	if (n != 2 + a->timed)
+		return jm_err_set(err, JM_EFORMAT, "has %d field%s; give %s", n, n == 1 ? "" : "s",
+			a->timed ? "input,output,arrival_s as in line 1"
+				 : "input,output as in line 1");
+	for (int i = 0; i < n; i++) {
 		x[i] = number_of(field[i]);
-	if (n != 2 + a->timed || !is_count(x[0]) || !is_count(x[1]) || !(x[2] <= MOST_S))
-		return jm_err_set(err, JM_EFORMAT,
-			"must have a whole number of input tokens, one of output tokens (1 to "
-			"%d)%s",
-			MOST_TOKENS, a->timed ? " and a time from 0 to 1e8 s" : "");
+		if (i < 2 ? !is_count(x[i]) : !(x[i] >= 0 && x[i] <= MOST_S))
+			return refuse_number(i, field[i], err);
+	}
 	if (x[2] < before)
-		return jm_err_set(err, JM_EFORMAT, "must not arrive before the one above it");
+		return jm_err_set(err, JM_EFORMAT,
+			"has '%.40s' as arrival_s, which is before the %g s of the line above it; "
+			"put the requests into the order in which they arrive",
+			field[2], before);
 	if (a->n == INT32_MAX / 2 || !add_row(a, (struct jm_length){(int)x[0], (int)x[1], x[2]}))
 		return jm_err_set(err, JM_ENOMEM, "does not fit into memory");
 	return 0;
@@ -97,11 +114,10 @@ static int take_row(struct jm_arrivals *a, char *const *field, int n, struct jm_
 
 static int take_heading(struct jm_arrivals *a, char *const *field, int n, struct jm_err *err)
 {
-	static const char *const name[COLUMNS] = {"input", "output", "arrival_s"};
 	bool good = n == 2 || n == COLUMNS;
 
 	for (int i = 0; i < n && good; i++)
-		good = !strcmp(field[i], name[i]);
+		good = !strcmp(field[i], columns[i]);
 	a->timed = n == COLUMNS;
 	return good ? 0
 		    : jm_err_set(err, JM_EFORMAT, "must be input,output or input,output,arrival_s");
