@@ -182,6 +182,14 @@ def test_other_data_than_those_of_the_checkpoint_are_noted(tmp_path):
     assert "The data are not those" in on("second", "--continue", file)
 
 
+def test_a_checkpoint_that_is_not_there_is_said_before_the_program_is_built(tmp_path):
+    for file, says in ((tmp_path / "gone", "cannot be opened: No such file"), (tmp_path, "is no regular file")):
+        done = jm(*words("resnet", "--steps", 1, "--continue", file))
+        reason = json.loads(done.stdout)["reason"]
+        assert done.returncode == FAILED and f"Checkpoint {file} of --continue {says}" in reason and "--checkpoint wrote" in reason
+        assert "Weights" not in reason and "now its kernels are chosen" not in done.stderr
+
+
 def test_a_checkpoint_is_no_start_weights(checkpoint):
     reason = run("resnet", "--steps", 1, "--from", checkpoint, status=FAILED)["reason"]
     assert "is a checkpoint, not weights; give it with --continue" in reason

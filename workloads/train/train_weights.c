@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train_weights.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/files/output.h"
 #include "checkpoint.h"
@@ -16,6 +20,24 @@ static struct jm_network network_of(const struct train *s)
 	return (struct jm_network){s->training.model, s->training.dims};
 }
 
+/* The file is read when the program is built; one that is not there is said before. */
+static int look_for(const char *checkpoint, struct jm_err *err)
+{
+	struct stat st;
+
+	if (stat(checkpoint, &st) || access(checkpoint, R_OK))
+		return jm_err_set(err, errno == ENOENT ? JM_ENOENT : JM_EPERM,
+			"Checkpoint %s of --continue cannot be opened: %s; give a file that "
+			"--checkpoint wrote, or omit --continue to begin at step 0.",
+			checkpoint, strerror(errno));
+	if (S_ISREG(st.st_mode))
+		return 0;
+	return jm_err_set(err, JM_EUSAGE,
+		"Checkpoint %s of --continue is no regular file; give a file that --checkpoint "
+		"wrote.",
+		checkpoint);
+}
+
 int jm_train_weights_open(struct train *s, struct jm_err *err)
 {
 	struct jm_train_weights *w = &s->weights;
@@ -27,6 +49,8 @@ int jm_train_weights_open(struct train *s, struct jm_err *err)
 			"%s is a checkpoint, not weights; give it with --continue, or the file "
 			"of --save with --from.",
 			from);
+	if (!code && w->go_on)
+		code = look_for(w->go_on, err);
 	if (!w->checkpoint)
 		w->every = 0;
 	if (!code && w->save && w->checkpoint && jm_output_same(w->save, w->checkpoint))
