@@ -157,20 +157,40 @@ def test_replicas_that_are_ended_because_another_failed_are_not_named(tmp_path):
     assert not [text for text in texts if "Replica 1" in text], texts
 
 
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("whom", ["all", "parent"])
+def test_a_server_that_is_stopped_names_no_replica(tmp_path, whom, stream):
+    """SIGTERM ends the replicas, too; clients are told what those of a server with one replica are."""
+    texts = []
+    with listening(tmp_path, *TWO, base=SINGLE) as (port, end):
+        run, clients = end.run, clients_of(port, stream, 3, texts)
+        for pid in [run.pid, *(children(run.pid) if whom == "all" else [])]:
+            os.kill(pid, signal.SIGTERM)
+        for one in clients:
+            one.join(HANGS_S)
+        run.communicate(timeout=HANGS_S)
+    assert len(texts) == 3 and all("The server ends before this answer is complete." in text for text in texts), texts
+
+
+def clients_of(port, stream, n, texts):
+    """Clients whose requests take hours; what they get goes to texts."""
+    def client():
+        with contextlib.suppress(OSError):
+            texts.append(ask_until_broken(port, stream))
+
+    clients = [threading.Thread(target=client) for _ in range(n)]
+    for one in clients:
+        one.start()
+    time.sleep(1.5)
+    return clients
+
+
 def told_when_the_last_is_killed(tmp_path, replicas, stream):
     """What clients get: one of each replica, and one that waits."""
     with listening(tmp_path, "--ranks", str(replicas), "--threads", "1", base=SINGLE) as (port, end):
         victim = children(end.run.pid)[replicas - 1]
         texts = []
-
-        def client():
-            with contextlib.suppress(OSError):
-                texts.append(ask_until_broken(port, stream))
-
-        clients = [threading.Thread(target=client) for _ in range(replicas + 1)]
-        for one in clients:
-            one.start()
-        time.sleep(1.5)
+        clients = clients_of(port, stream, replicas + 1, texts)
         os.kill(victim, signal.SIGKILL)
         for one in clients:
             one.join(HANGS_S)

@@ -242,7 +242,9 @@ static void await_ended(const struct jm_listener *l)
 	const struct timespec nap = {.tv_nsec = JM_MILLISECOND};
 	int rank;
 
-	for (int i = 0; i < END_MS && l->queue->world > 1 && !jm_queue_ended(l->queue, &rank); i++)
+	for (int i = 0; i < END_MS && l->queue->world > 1 && !jm_queue_stopped(l->queue) &&
+			!jm_queue_ended(l->queue, &rank);
+		i++)
 		nanosleep(&nap, NULL);
 }
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <math.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -16,6 +17,7 @@ struct seat {
 	_Atomic int64_t tokens;
 	_Atomic int late_ttft, late_tpot; /* requests, in a trial of --rate max */
 	_Atomic int pid;
+	_Atomic bool stopped; /* by SIGTERM, which is no failure of it */
 };
 
 /* All zero at first. */
@@ -38,6 +40,25 @@ struct jm_queue_shared {
 
 #define DESK_FROM ((sizeof(struct jm_queue_shared) + 65535) / 65536 * 65536) /* whole pages */
 
+/* Of this process: where it notes that it is stopped. */
+static _Atomic bool *stopped;
+
+static void on_stop(int number)
+{
+	atomic_store(stopped, true);
+	raise(number); /* which then has its own effect */
+}
+
+/* SIGTERM may end all replicas at once; the one that listens tells its clients why. */
+static void note_stops(struct seat *own)
+{
+	const struct sigaction once = {
+		.sa_handler = on_stop, .sa_flags = SA_RESTART | (int)SA_RESETHAND};
+
+	stopped = &own->stopped;
+	sigaction(SIGTERM, &once, NULL);
+}
+
 int jm_queue_open(struct jm_request_queue *q, const struct jm_work *work, struct jm_load *load,
 	int64_t context, struct jm_err *err)
 {
@@ -55,11 +76,15 @@ int jm_queue_open(struct jm_request_queue *q, const struct jm_work *work, struct
 	if (context)
 		q->desk = jm_desk_at((char *)memory + DESK_FROM, context);
 	atomic_store(&q->shared->seat[q->rank].pid, (int)getpid());
+	if (context && q->rank)
+		note_stops(&q->shared->seat[q->rank]);
 	return 0;
 }
 
 void jm_queue_close(struct jm_request_queue *q)
 {
+	if (q->shared && q->desk.place && q->rank)
+		signal(SIGTERM, SIG_DFL);
 	jm_gang_memory_unmap(q->shared, q->bytes);
 	q->shared = NULL;
 }
@@ -84,11 +109,19 @@ int jm_queue_ended(const struct jm_request_queue *q, int *ret_rank)
 
 	*ret_rank = -1;
 	for (int r = 0; r < q->world; r++)
-		if (r != q->rank && has_ended(q, r)) {
+		if (r != q->rank && !atomic_load(&q->shared->seat[r].stopped) && has_ended(q, r)) {
 			*ret_rank = r;
 			n++;
 		}
 	return n;
+}
+
+bool jm_queue_stopped(const struct jm_request_queue *q)
+{
+	for (int r = 0; r < q->world; r++)
+		if (atomic_load(&q->shared->seat[r].stopped))
+			return true;
+	return false;
 }
 
 /* ---- arrivals -------------------------------------------------------------------------------- */

@@ -66,8 +66,11 @@ int jm_queue_taken(const struct jm_request_queue *q);
 struct jm_answer jm_queue_request(struct jm_request_queue *q, int number);
 /* The listener: the request at that place of the desk arrives. Returns its number. */
 int jm_queue_add(struct jm_request_queue *q, int place);
-/* Other replicas whose process has ended; *ret_rank: the last of them, -1 = none has. */
+/* Other replicas whose process has failed, so that it has ended; *ret_rank: the last of them, -1 =
+ * none has. */
 int jm_queue_ended(const struct jm_request_queue *q, int *ret_rank);
+/* Is a replica that serves clients being stopped by SIGTERM? */
+bool jm_queue_stopped(const struct jm_request_queue *q);
 /* What jm_queue_wait takes, read before the look at the queue that found nothing. */
 uint32_t jm_queue_news(const struct jm_request_queue *q);
 /* Sleeps until there are news, for ns at most. */
