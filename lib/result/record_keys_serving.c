@@ -108,6 +108,9 @@ static const struct jm_key server_keys[] = {
 	{COUNT("other_prompt", 0),
 		.meaning = "whose prompt has another number of tokens than was sent"},
 	{COUNT("other_length", 0), .meaning = "that have another length than was asked for"},
+	{COUNT("more_events", JM_KEY_OPTIONAL),
+		.meaning = "that have more events than the tokens that the server counts: the "
+			   "first one may be no token, and ttft then too early"},
 	{POSITIVE("tokens_merged", 0),
 		.meaning = "tokens that came in one event with others: their time is that of the "
 			   "event, and itl is from event to event"},

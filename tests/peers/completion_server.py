@@ -89,6 +89,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         """Writes the pieces; False when the answer is to break off."""
         n = asked["max_tokens"] * (2 if way in ("twice", "twice_uncounted") else 1)
         size = 2 if way == "merge" else 1
+        if way == "begins":  # with an event that is no token
+            self.piece([], "")
         for i in range(0, n, size):
             if way in ("reset", "stall", "drip", "cut") and i:
                 return False

@@ -119,6 +119,17 @@ def test_what_is_unusual_in_an_answer_changes_no_figure(tmp_path):
     assert s["server"]["tokens_merged"] == s["server"]["other_length"] == 0
 
 
+def test_events_that_are_no_tokens_are_counted_and_said(tmp_path):
+    """The server begins such an answer with an empty event before its first token."""
+    ways = ["well", "begins", "begins", "well"]
+    with server(tmp_path, *ways) as (url, log):
+        r, rows = measured(tmp_path, url, "--arrival", "single", "--seconds", "2")
+    s, truth = r["serving"], log_of(log)
+    assert s["requests_failed"] == 0 and len(rows) > len(ways) and s["server"]["more_events"] == 2
+    assert [int(row["output_tokens"]) for row in rows] == [t["asked"]["max_tokens"] for t in truth[:len(rows)]]
+    assert r["note"] == "2 answers have more events than tokens: their first event may be no token, and then their TTFT is too early."
+
+
 def test_a_server_that_does_not_stream_is_said(tmp_path):
     with server(tmp_path, *["garbage"] * 1000) as (url, _):
         done = jm(*CLIENT, "--url", url, "--arrival", "single", "--seconds", "1")

@@ -343,7 +343,8 @@ static int restart(void *state, struct jm_err *err)
 	for (int i = 0; i < c->load.answers.n; i++)
 		jm_event_stream_close(&c->flow[i].stream);
 	memset(c->failed, 0, sizeof(c->failed));
-	c->failed_together = c->no_usage = c->no_done = c->other_prompt = c->other_length = 0;
+	c->failed_together = c->no_usage = c->no_done = 0;
+	c->other_prompt = c->other_length = c->more_events = 0;
 	c->made = c->merged = c->seconds = c->running = 0;
 	return code;
 }

@@ -205,6 +205,7 @@ static void complete(struct jm_client *c, int number)
 	c->no_done += !flow->is_done;
 	c->other_prompt += flow->input >= 0 && (int)flow->input != a->input;
 	c->other_length += counted ? (int)flow->output != a->output : a->n_when > a->output;
+	c->more_events += counted && flow->output < a->n_when;
 	if (counted && flow->output > a->n_when)
 		c->merged += flow->output - a->n_when;
 	if (counted)

@@ -45,6 +45,7 @@ static json_t *server_json(const struct jm_client *c)
 	jm_json_set_int(&json, "no_done", c->no_done);
 	jm_json_set_int(&json, "other_prompt", c->other_prompt);
 	jm_json_set_int(&json, "other_length", c->other_length);
+	jm_json_set_int(&json, "more_events", c->more_events);
 	jm_json_set_number(&json, "tokens_merged", c->merged);
 	jm_json_set(&json, "late", late(c));
 	return json;
@@ -108,6 +109,11 @@ void jm_client_note(const struct jm_client *c, char *out, size_t size)
 			*out ? " " : "", c->no_usage);
 	if (c->no_done)
 		add(out, size, "%s%d answers end without [DONE].", *out ? " " : "", c->no_done);
+	if (c->more_events)
+		add(out, size,
+			"%s%d answers have more events than tokens: their first event may be no "
+			"token, and then their TTFT is too early.",
+			*out ? " " : "", c->more_events);
 	if (c->merged > 0)
 		add(out, size,
 			"%s%.0f tokens came in one event with others: an answer in one event has "

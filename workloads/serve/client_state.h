@@ -55,7 +55,7 @@ struct jm_client {
 	int failed[JM_CLIENT_FAILURE_KINDS],
 		failed_together; /* the latest ones, one after the other */
 	char failure[160];	 /* of the last one, what was said */
-	int no_usage, no_done, other_prompt, other_length;
+	int no_usage, no_done, other_prompt, other_length, more_events;
 	double merged; /* tokens that came with others in one event */
 };
 
