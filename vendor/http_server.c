@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "http_server.h"
+#include "base/clock.h"
 #include "http_names.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "microhttpd_library.h"
 
@@ -35,7 +35,7 @@ struct calls {
 
 struct client {
 	int fd; /* -1 = free */
-	time_t since;
+	int64_t since_ns;
 };
 
 struct jm_http_server {
@@ -61,12 +61,9 @@ static const struct jm_symbol symbols[] = {
 
 /* ---- clients that take too long ---- */
 
-static time_t seconds_now(void)
+static int64_t now_ns(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec;
+	return jm_clock_now(jm_clock_real());
 }
 
 /* The client with that fd (-1: a free place) is fd's from now on; libmicrohttpd closes a socket
@@ -76,7 +73,7 @@ static void set_client(struct jm_http_server *s, int old, int fd)
 	pthread_mutex_lock(&s->lock);
 	for (int i = 0; i < MAX_CLIENTS; i++)
 		if (s->client[i].fd == old) {
-			s->client[i] = (struct client){fd, seconds_now()};
+			s->client[i] = (struct client){fd, now_ns()};
 			break;
 		}
 	pthread_mutex_unlock(&s->lock);
@@ -114,19 +111,19 @@ static void on_completed(void *arg, struct MHD_Connection *client, void **state,
 }
 
 /* libmicrohttpd's own limit is for silence: a client that sends a byte now and then would keep its
- * place. */
+ * place. The machine's wall clock may be set meanwhile. */
 static void *watch(void *arg)
 {
 	struct jm_http_server *s = arg;
-	struct timespec wake;
 
 	pthread_mutex_lock(&s->lock);
 	while (!s->is_ending) {
-		clock_gettime(CLOCK_REALTIME, &wake);
-		wake.tv_sec++;
-		pthread_cond_timedwait(&s->ended, &s->lock, &wake);
+		struct timespec until = jm_clock_from_now(JM_SECOND);
+
+		pthread_cond_clockwait(&s->ended, &s->lock, CLOCK_MONOTONIC, &until);
 		for (int i = 0; i < MAX_CLIENTS; i++)
-			if (s->client[i].fd >= 0 && seconds_now() - s->client[i].since > REQUEST_S)
+			if (s->client[i].fd >= 0 &&
+				now_ns() - s->client[i].since_ns > REQUEST_S * JM_SECOND)
 				shutdown(s->client[i].fd, SHUT_RDWR);
 	}
 	pthread_mutex_unlock(&s->lock);

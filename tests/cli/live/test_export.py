@@ -52,6 +52,10 @@ class Exporter:
         with urllib.request.urlopen(request, timeout=240) as page:
             return page.read().decode(), page.headers["Content-Type"]
 
+    def processor_seconds(self):
+        with open(f"/proc/{self.child.pid}/stat", encoding="utf-8") as f:
+            return sum(map(int, f.read().rsplit(")", 1)[1].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+
     def memory(self):
         """Resident, in kB."""
         with open(f"/proc/{self.child.pid}/status", encoding="utf-8") as f:
@@ -173,6 +177,19 @@ def test_slow_clients_lose_their_connection():
             time.sleep(1)
         assert not clients
         assert "joulemark_power_watts" in exporter.get()[0]
+
+
+def test_a_wall_clock_that_is_set_back_changes_nothing(tmp_path):
+    """Limits for clients count by another clock: they neither wait an hour nor poll without rest."""
+    back = tmp_path / "back"
+    env = gpus(LD_PRELOAD=str(BUILD / "tests/peers/libset-clock.so"), JM_FAKE_SET_BACK=str(back),
+               ASAN_OPTIONS="verify_asan_link_order=0:" + os.environ.get("ASAN_OPTIONS", ""))
+    with Exporter(env=env) as exporter:
+        before = exporter.processor_seconds()
+        back.touch()
+        time.sleep(4)
+        assert exporter.processor_seconds() - before < 2
+        assert samples(exporter.get()[0], "joulemark_power_watts")
 
 
 @pytest.mark.parametrize("address, options, known, foreign", [
