@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/text/number.h"
 #include "meter/source.h"
+#include "parse_reading.h"
 #include "sysfs_text.h"
 
 #include <errno.h>
@@ -45,7 +46,7 @@ struct state {
 	struct channel channel[MAX_CHANNELS];
 };
 
-/* Micro-units as SI units. NAN = no whole number of them, so no reading. */
+/* Micro-units of the file as SI units. NAN = no whole number of them, so no reading. */
 static double read_micro(int fd)
 {
 	char text[32];
@@ -329,6 +330,15 @@ static int hwmon_open(struct jm_ctx *ctx, const struct jm_values *options, struc
 	return rc;
 }
 
+/* An ACPI meter that has no value yet says 0. */
+static double plausible(const struct channel *c, double value)
+{
+	bool named = c->scope == JM_SCOPE_NODE || c->scope == JM_SCOPE_PLATFORM;
+	double most = named ? JM_MAX_WATTS : JM_MAX_DEVICE_WATTS;
+
+	return c->energy || (value > 0 && value <= most) ? value : NAN;
+}
+
 static int hwmon_read(void *state, struct jm_sink *sink, struct jm_err *err)
 {
 	struct state *s = state;
@@ -339,10 +349,8 @@ static int hwmon_read(void *state, struct jm_sink *sink, struct jm_err *err)
 		if (usable(&s->channel[i])) {
 			double value = read_micro(s->channel[i].fd);
 
-			/* an ACPI meter that has no value yet says 0 */
-			if (value == 0 && !s->channel[i].energy)
-				value = NAN;
-			jm_give(sink, signal++, value, jm_ctx_now(s->ctx));
+			jm_give(sink, signal++, plausible(&s->channel[i], value),
+				jm_ctx_now(s->ctx));
 		}
 	return 0;
 }

@@ -51,7 +51,7 @@ static double hsmp_watts(const uint8_t *bytes)
 {
 	double watts = (double)little(bytes, 4) * JM_HSMP_WATT;
 
-	return watts > 0 && watts < 1e5 ? watts : NAN;
+	return watts > 0 && watts <= JM_MAX_DEVICE_WATTS ? watts : NAN;
 }
 
 bool jm_parse_hsmp(const uint8_t *bytes, size_t n, struct jm_hsmp_table *ret)
@@ -141,7 +141,7 @@ double jm_parse_unit(const char *text, char unit)
 	text += n + strspn(text + n, " ");
 	if (text[0] != unit || text[1] || !jm_number_real(number, &value))
 		return NAN;
-	return value > 0 && value <= JM_MAX_WATTS ? value : NAN;
+	return value > 0 && value <= JM_MAX_DEVICE_WATTS ? value : NAN;
 }
 
 #define LAST_YEAR 2261 /* nanoseconds since 1970 in 64 bits */

@@ -10,7 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define JM_MAX_WATTS 1e6
+/* W: no reading is higher; drivers have 65535 W and more where they have none. */
+#define JM_MAX_WATTS	    1e6	 /* of a node, and of what feeds it */
+#define JM_MAX_DEVICE_WATTS 15e3 /* of a processor, a GPU, a module of both */
 
 /*
  * DCMI 1.5, 6.6.1: the response to Get Power Reading, with its completion code: 00 dc, then, low

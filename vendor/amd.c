@@ -25,7 +25,7 @@
 #define CLOCK_MEMORY	4
 #define JUNCTION	1
 #define CURRENT		0
-#define MAX_WATTS	1e5
+#define MAX_WATTS	15e3 /* of a GPU, or of the socket that it is in */
 #define NOT_AVAILABLE	UINT32_MAX
 #define NOT_AVAILABLE2	UINT16_MAX /* of a field that is narrower in the driver's table */
 #define METRICS_WORDS	4096	   /* of amdsmi_gpu_metrics_t, 64-bit: more than any version has */

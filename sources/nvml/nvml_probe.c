@@ -3,6 +3,7 @@
 #include "nvml_probe.h"
 #include "base/clock.h"
 #include "nvml_get.h"
+#include "sources/parse_reading.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -82,7 +83,9 @@ static bool usage_is_average(const struct jm_nvml_gpu *g)
 
 double jm_nvml_plausible(enum jm_quantity quantity, double value)
 {
-	return is_power(quantity) && !(value > 0) ? NAN : value;
+	bool possible = value > 0 && value <= JM_MAX_DEVICE_WATTS;
+
+	return is_power(quantity) && !possible ? NAN : value;
 }
 
 bool jm_nvml_answers(

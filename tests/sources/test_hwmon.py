@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hardware monitors on trees like those of Grace and other machines: three layouts, containment, damage."""
 import json
+import threading
 
 import pytest
 
@@ -69,9 +70,22 @@ def test_any_channel_that_is_named(tmp_path):
     assert "hwmon:channel=ina3221-ACPI000D:01/energy2,covers=PATHS" in doctor
 
 
-@pytest.mark.parametrize("text", ["-5", "", "N/A", "0", "1e9", "12 W", "99999999999999999999999"])
+@pytest.mark.parametrize("text", ["-5", "", "N/A", "0", "1e9", "12 W", "65535000000", "99999999999999999999999"])
 def test_what_is_no_reading_is_unknown(tmp_path, text):
     grace(tmp_path, "own", 0, "Module", 500)
     put(tmp_path / "sys/class/hwmon/hwmon0/power1_average", text)
     (meter,) = measure(tmp_path, "--source", "hwmon")["meters"]
     assert meter["joules"] is None
+
+
+def test_a_reading_that_nothing_draws_is_none(tmp_path):
+    """All bits set for a moment, as of a sensor that does not answer, changes no joule."""
+    grace(tmp_path, "own", 0, "Module", 500)
+    file = tmp_path / "sys/class/hwmon/hwmon0/power1_average"
+    for delay, watts in ((0.5, 65535), (0.6, 500)):
+        threading.Timer(delay, put, (file, watts * 1000000)).start()
+    done = jm("measure", "--json", "-", "--source", "hwmon", "--", "sleep", "1.2", env={"JM_ROOT": str(tmp_path)})
+    record = json.loads(done.stdout)
+    (meter,) = record["meters"]
+    assert meter["watts_max"] == pytest.approx(500)
+    assert meter["joules"] in (None, pytest.approx(500 * record["wall_s"], rel=0.1))  # None: it lasted on a busy machine

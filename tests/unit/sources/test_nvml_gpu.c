@@ -109,6 +109,21 @@ static void numbers(void **state)
 	}
 }
 
+/* 0 is a passing zero of a board, 65535 W is what no board draws. */
+static void a_power_that_is_possible(void **state)
+{
+	static const double none[] = {0, -1, 65535, 4294967.295, NAN}, some[] = {0.5, 930, 2000};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++) {
+		assert_true(isnan(jm_nvml_plausible(JM_Q_POWER, none[i])));
+		assert_true(isnan(jm_nvml_plausible(JM_Q_POWER_AVERAGE, none[i])));
+	}
+	for (size_t i = 0; i < sizeof(some) / sizeof(some[0]); i++)
+		assert_near(jm_nvml_plausible(JM_Q_POWER, some[i]), some[i], 0);
+	assert_near(jm_nvml_plausible(JM_Q_ENERGY, 1e9), 1e9, 0);
+}
+
 static unsigned long long reasons;
 static int reasons_rc;
 
@@ -220,6 +235,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(names_of_gpus),
 		cmocka_unit_test(numbers),
+		cmocka_unit_test(a_power_that_is_possible),
 		cmocka_unit_test(why_clocks_are_held_back),
 		cmocka_unit_test(what_answers),
 	};
