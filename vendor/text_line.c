@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "text_line.h"
 #include "base/clock.h"
+#include "base/net/tcp.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <netdb.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,54 +17,7 @@ static int64_t now_ns(void)
 	return jm_clock_now(jm_clock_real());
 }
 
-static bool wait_for(int fd, short events, int64_t until_ns)
-{
-	struct pollfd p = {.fd = fd, .events = events};
-	int64_t left = until_ns - now_ns();
-
-	return left > 0 && poll(&p, 1, (int)(left / 1000000) + 1) > 0;
-}
-
 /* ---- opening ---- */
-
-static int connect_one(const struct addrinfo *a, int64_t until_ns)
-{
-	int fd =
-		socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, a->ai_protocol);
-	int error = ETIMEDOUT;
-	socklen_t size = sizeof(error);
-
-	if (fd < 0)
-		return -1;
-	if (!connect(fd, a->ai_addr, a->ai_addrlen))
-		return fd;
-	if (errno != EINPROGRESS)
-		error = errno;
-	else if (wait_for(fd, POLLOUT, until_ns))
-		getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
-	if (!error)
-		return fd;
-	close(fd);
-	errno = error;
-	return -1;
-}
-
-static int connect_host(const struct jm_text_line *line)
-{
-	struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found;
-	char port[8];
-	int fd = -1;
-
-	snprintf(port, sizeof(port), "%d", line->port);
-	if (getaddrinfo(line->host, port, &hints, &found)) {
-		errno = EHOSTUNREACH;
-		return -1;
-	}
-	for (const struct addrinfo *a = found; a && fd < 0; a = a->ai_next)
-		fd = connect_one(a, line->until_ns);
-	freeaddrinfo(found);
-	return fd;
-}
 
 static speed_t speed_of(int baud)
 {
@@ -112,7 +65,7 @@ bool jm_text_line_open(struct jm_text_line *line)
 {
 	line->used = 0;
 	if (line->host[0] != '/') {
-		line->fd = connect_host(line);
+		line->fd = jm_tcp_connect(line->host, line->port, line->until_ns);
 		return line->fd >= 0;
 	}
 	line->fd = open(line->host, O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
@@ -158,7 +111,7 @@ bool jm_text_line_send(struct jm_text_line *line, const char *text)
 			sent += (int)got;
 		else if (errno == EINTR)
 			continue;
-		else if (errno != EAGAIN || !wait_for(line->fd, POLLOUT, line->until_ns))
+		else if (errno != EAGAIN || !jm_tcp_wait(line->fd, POLLOUT, line->until_ns))
 			return fail(line);
 	}
 	return true;
@@ -195,7 +148,7 @@ bool jm_text_line_receive(struct jm_text_line *line, char *out, size_t size)
 		size_t room = sizeof(line->received) - line->used;
 		ssize_t got;
 
-		if (!room || !wait_for(line->fd, POLLIN, line->until_ns))
+		if (!room || !jm_tcp_wait(line->fd, POLLIN, line->until_ns))
 			return fail(line);
 		got = read(line->fd, line->received + line->used, room);
 		if (got > 0)

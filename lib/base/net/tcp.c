@@ -124,7 +124,7 @@ int jm_tcp_listen(const char *host, int port, int *ret_fd, struct jm_err *err)
 	return 0;
 }
 
-static bool wait_for(int fd, short events, int64_t until_ns)
+bool jm_tcp_wait(int fd, short events, int64_t until_ns)
 {
 	struct pollfd p = {.fd = fd, .events = events};
 	int64_t left;
@@ -149,7 +149,7 @@ static int connect_one(const struct addrinfo *a, int64_t until_ns)
 		return fd;
 	if (errno != EINPROGRESS)
 		error = errno;
-	else if (wait_for(fd, POLLOUT, until_ns))
+	else if (jm_tcp_wait(fd, POLLOUT, until_ns))
 		getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
 	if (!error)
 		return fd;
@@ -226,7 +226,7 @@ bool jm_tcp_send(int fd, const void *data, size_t n, int64_t until_ns)
 
 		if (some > 0)
 			done += (size_t)some;
-		else if (!may_wait(some) || !wait_for(fd, POLLOUT, until_ns))
+		else if (!may_wait(some) || !jm_tcp_wait(fd, POLLOUT, until_ns))
 			return false;
 	}
 	return true;
@@ -242,7 +242,7 @@ bool jm_tcp_receive(int fd, void *data, size_t n, int64_t until_ns)
 		} else if (!some) {
 			errno = 0;
 			return false;
-		} else if (!may_wait(some) || !wait_for(fd, POLLIN, until_ns)) {
+		} else if (!may_wait(some) || !jm_tcp_wait(fd, POLLIN, until_ns)) {
 			return false;
 		}
 	}

@@ -24,6 +24,9 @@ void jm_tcp_tune(int fd);
 /* True if the peer has acknowledged nothing of what was sent for 6 s: its host or the way to it is
  * down. Always false within a host, where connections are not probed (jm_tcp_tune). */
 bool jm_tcp_lost(int fd);
+/* Waits for these events of poll(2) on a descriptor of any kind, until t_ns on the machine's
+ * clock; a signal does not end the wait. False: errno, ETIMEDOUT after that time. */
+bool jm_tcp_wait(int fd, short events, int64_t until_ns);
 /* The whole message, until t_ns on the machine's clock; false: errno, 0 = the peer has closed. */
 bool jm_tcp_send(int fd, const void *data, size_t n, int64_t until_ns);
 bool jm_tcp_receive(int fd, void *data, size_t n, int64_t until_ns);

@@ -153,7 +153,7 @@ static void pass_on(struct launch *l, const char *bytes, size_t n)
 		if (k < 0 && errno == EINTR)
 			continue;
 		/* the caller may have made this output non-blocking */
-		if (k < 0 && errno == EAGAIN && poll(&out, 1, -1) >= 0)
+		if (k < 0 && errno == EAGAIN && (poll(&out, 1, -1) >= 0 || errno == EINTR))
 			continue;
 		if (k < 0) {
 			l->output_errno = errno;

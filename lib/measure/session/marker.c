@@ -2,6 +2,7 @@
 /* Sending marks: through a pipe that the receiver has taken, else through its socket. */
 #include "marker.h"
 #include "output_page.h"
+#include "base/clock.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -17,6 +18,8 @@
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
+
+#define PATIENCE_S 2 /* with a receiver that reads nothing */
 
 static int check_name(const char *name, size_t n, struct jm_err *err)
 {
@@ -44,7 +47,7 @@ static int unreachable(struct jm_err *err)
 static int connect_to(const char *path, int *ret_fd, struct jm_err *err)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	struct timeval patience = {.tv_sec = 2};
+	struct timeval patience = {.tv_sec = PATIENCE_S};
 	int fd;
 
 	if (strlen(path) >= sizeof(address.sun_path))
@@ -223,6 +226,21 @@ static bool write_line(struct jm_marker *m, const char *line, size_t n)
 	return m->taken && write(m->pipe, line, n) == (ssize_t)n;
 }
 
+/* Programs have timers, and a signal ends the wait of a call: the mark is sent again. False: errno,
+ * EAGAIN if the receiver reads nothing. */
+static bool send_text(int fd, const char *text, size_t n, int flags)
+{
+	int64_t until = jm_clock_now(jm_clock_real()) + PATIENCE_S * JM_SECOND;
+	ssize_t sent;
+
+	do
+		sent = send(fd, text, n, MSG_NOSIGNAL | flags);
+	while (sent < 0 && errno == EINTR && jm_clock_now(jm_clock_real()) < until);
+	if (sent < 0 && errno == EINTR)
+		errno = EAGAIN;
+	return sent >= 0;
+}
+
 int jm_marker_mark(struct jm_marker *m, const char *name, double items, struct jm_err *err)
 {
 	char text[160];
@@ -253,8 +271,7 @@ int jm_marker_mark(struct jm_marker *m, const char *name, double items, struct j
 			"The program has closed the descriptor %d, through which marks were sent; "
 			"open another marker.",
 			m->fd);
-	if (send(m->fd, text, (size_t)(end - text), MSG_NOSIGNAL | (m->stuck ? MSG_DONTWAIT : 0)) >=
-		0) {
+	if (send_text(m->fd, text, (size_t)(end - text), m->stuck ? MSG_DONTWAIT : 0)) {
 		m->stuck = false;
 		return 0;
 	}

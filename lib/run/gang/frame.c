@@ -2,6 +2,7 @@
 /* Frames: a head of type and size, then the bytes. */
 #include "frame.h"
 #include "base/clock.h"
+#include "base/net/tcp.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -13,26 +14,15 @@
 #define MAX_FRAME (256u << 20)
 #define READ_SIZE 65536
 #define WRITE_NS  (8 * JM_SECOND)
-#define LOOK_MS	  1000
 
 struct head {
 	uint32_t type, size;
 };
 
-/* Waits for a connection whose buffer is full; a signal does not end the wait. */
+/* Waits for a connection whose buffer is full. */
 static bool is_writable(int fd)
 {
-	int64_t until = jm_clock_now(jm_clock_real()) + WRITE_NS;
-	struct pollfd p = {.fd = fd, .events = POLLOUT};
-	int n = 0;
-
-	while (n <= 0 && jm_clock_now(jm_clock_real()) < until) {
-		n = poll(&p, 1, LOOK_MS);
-		if (n < 0 && errno != EINTR)
-			return false;
-	}
-	errno = EAGAIN;
-	return n > 0;
+	return jm_tcp_wait(fd, POLLOUT, jm_clock_now(jm_clock_real()) + WRITE_NS);
 }
 
 /* Of a connection: the other end or the way to it is gone. */

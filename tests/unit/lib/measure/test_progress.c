@@ -7,8 +7,11 @@
 #include "measure/session/marker.h"
 
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -197,6 +200,66 @@ static void a_reader_that_never_reads_delays_once(void **state)
 }
 
 /* Anybody may write to the socket; nothing of it may hurt. */
+/* As many marks as the kernel keeps. */
+static void fill(const struct jm_progress *p)
+{
+	static const char mark[] = "jm1 5 mark a";
+	int fd = connect_to(p);
+
+	while (send(fd, mark, sizeof(mark) - 1, MSG_DONTWAIT) > 0)
+		;
+	close(fd);
+}
+
+static void on_alarm(int number)
+{
+	(void)number;
+}
+
+/* A profiler's timer, each 10 ms. */
+static void set_timer(long us)
+{
+	const struct itimerval each = {{0, us}, {0, us}};
+	const struct sigaction act = {.sa_handler = on_alarm};
+
+	sigaction(SIGALRM, &act, NULL);
+	setitimer(ITIMER_REAL, &each, NULL);
+}
+
+static void *read_later(void *p)
+{
+	usleep(200000);
+	jm_progress_receive(p, jm_clock_now(jm_clock_real()), ignore_mark, NULL);
+	return NULL;
+}
+
+/* A signal that ends a system call loses no mark while the receiver is late. */
+static void a_timer_of_the_program_loses_no_mark(void **state)
+{
+	struct jm_progress *p = open_receiver();
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_marker *m;
+	sigset_t alarm, before;
+	pthread_t reader;
+	int rc;
+
+	(void)state;
+	assert_ok(jm_marker_new(&m, &err), err);
+	fill(p);
+	sigemptyset(&alarm);
+	sigaddset(&alarm, SIGALRM);
+	pthread_sigmask(SIG_BLOCK, &alarm, &before);
+	pthread_create(&reader, NULL, read_later, p);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	set_timer(10000);
+	rc = jm_marker_mark(m, "late", NAN, &err);
+	set_timer(0);
+	pthread_join(reader, NULL);
+	assert_ok(rc, err);
+	jm_marker_free(m);
+	close_receiver(p);
+}
+
 static void nonsense_is_counted_and_ignored(void **state)
 {
 	static const char *const texts[] = {"", "jm1", "jm2 5 mark x", "jm1 5 mark", "jm1 x mark y",
@@ -329,6 +392,7 @@ int main(void)
 		cmocka_unit_test(a_marker_writes_to_no_descriptor_that_took_its_number),
 		cmocka_unit_test(a_marker_whose_receiver_was_closed_says_so),
 		cmocka_unit_test(a_reader_that_never_reads_delays_once),
+		cmocka_unit_test(a_timer_of_the_program_loses_no_mark),
 		cmocka_unit_test(nonsense_is_counted_and_ignored),
 		cmocka_unit_test(descriptors_of_senders_are_closed),
 		cmocka_unit_test(a_rate_is_that_between_the_marks),
