@@ -207,13 +207,9 @@ static int context_open(struct jm_ctx *ctx, const struct jm_values *options, str
 static double read_channel(const struct channel *c)
 {
 	char text[32];
-	ssize_t n = pread(c->fd, text, sizeof(text) - 1, 0);
 	double value;
 
-	if (n <= 0)
-		return NAN;
-	text[n] = '\0';
-	text[strcspn(text, "\n")] = '\0';
+	jm_sysfs_line_now(c->fd, text, sizeof(text));
 	if (!jm_number_real(text, &value))
 		return NAN;
 	value *= c->kind->scale;

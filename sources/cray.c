@@ -15,6 +15,7 @@
 #include "base/text/number.h"
 #include "meter/source.h"
 #include "parse_reading.h"
+#include "sysfs_text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -69,21 +70,12 @@ static int open_file(const struct state *s, const char *prefix, const char *name
 	return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-/* The first line of the file as it is now; "" = it cannot be read. */
-static void read_line(int fd, char *out, size_t size)
-{
-	ssize_t n = fd < 0 ? -1 : pread(fd, out, size - 1, 0);
-
-	out[n > 0 ? n : 0] = '\0';
-	out[strcspn(out, "\n")] = '\0';
-}
-
 static uint64_t read_whole(int fd)
 {
 	char text[64];
 	uint64_t value;
 
-	read_line(fd, text, sizeof(text));
+	jm_sysfs_line_now(fd, text, sizeof(text));
 	text[strcspn(text, " ")] = '\0';
 	return jm_number_whole(text, UINT64_MAX, &value) ? value : 0;
 }
@@ -107,7 +99,7 @@ static void read_file(struct file *f, int64_t offset, int64_t now)
 	int64_t stamp_us;
 	char text[96];
 
-	read_line(f->fd, text, sizeof(text));
+	jm_sysfs_line_now(f->fd, text, sizeof(text));
 	f->value = jm_parse_cray(text, kinds[f->kind].unit, &stamp_us);
 	f->t_ns = time_of(f, stamp_us, offset, now);
 	f->stamp_us = stamp_us;

@@ -10,7 +10,6 @@
 #include "base/ctx.h"
 #include "base/files/find_files.h"
 #include "base/clock.h"
-#include "base/text/number.h"
 #include "meter/source.h"
 #include "parse_reading.h"
 #include "sysfs_text.h"
@@ -45,20 +44,6 @@ struct state {
 	int n;
 	struct channel channel[MAX_CHANNELS];
 };
-
-/* Micro-units of the file as SI units. NAN = no whole number of them, so no reading. */
-static double read_micro(int fd)
-{
-	char text[32];
-	ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
-	uint64_t value;
-
-	if (n <= 0)
-		return NAN;
-	text[n] = '\0';
-	text[strcspn(text, "\n")] = '\0';
-	return jm_number_whole(text, UINT64_MAX, &value) ? (double)value * 1e-6 : NAN;
-}
 
 /* ---- what a channel covers ---- */
 
@@ -347,7 +332,7 @@ static int hwmon_read(void *state, struct jm_sink *sink, struct jm_err *err)
 	(void)err;
 	for (int i = 0; i < s->n; i++)
 		if (usable(&s->channel[i])) {
-			double value = read_micro(s->channel[i].fd);
+			double value = jm_sysfs_micro_now(s->channel[i].fd);
 
 			jm_give(sink, signal++, plausible(&s->channel[i], value),
 				jm_ctx_now(s->ctx));

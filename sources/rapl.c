@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/text/number.h"
 #include "meter/source.h"
+#include "sysfs_text.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -39,40 +40,6 @@ struct state {
 	struct zone *zone;
 	int n, error; /* error: errno where the folder cannot be read */
 };
-
-static int read_text(
-	const struct state *s, const struct zone *zone, const char *file, char *out, size_t size)
-{
-	char path[512];
-	ssize_t n;
-	int fd;
-
-	snprintf(path, sizeof(path), "%s" FOLDER "/%s/%s", s->ctx->root, zone->folder, file);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	n = read(fd, out, size - 1);
-	close(fd);
-	if (n < 0)
-		return -EIO;
-	out[n] = '\0';
-	out[strcspn(out, "\n")] = '\0';
-	return 0;
-}
-
-/* The counter in joules; NAN when it cannot be read. */
-static double read_energy(int fd)
-{
-	char text[32];
-	ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
-	uint64_t uj;
-
-	if (n <= 0)
-		return NAN;
-	text[n] = '\0';
-	text[strcspn(text, "\n")] = '\0';
-	return jm_number_whole(text, UINT64_MAX, &uj) ? (double)uj / 1e6 : NAN;
-}
 
 /* "intel-rapl:0:1" is inside "intel-rapl:0". */
 static const struct zone *parent_of(const struct state *s, const struct zone *zone)
@@ -130,28 +97,30 @@ static void add_zone(struct state *s, const char *folder)
 {
 	struct zone *zone = &s->zone[s->n];
 	const struct zone *parent;
-	char text[64], path[512], covers[64];
+	char text[64], at[400], path[512], covers[64];
 	uint64_t range;
 
 	*zone = (struct zone){.fd = -1};
 	if (strlen(folder) >= sizeof(zone->folder))
 		return;
 	memcpy(zone->folder, folder, strlen(folder) + 1);
+	snprintf(at, sizeof(at), "%s" FOLDER "/%s", s->ctx->root, zone->folder);
 	parent = parent_of(s, zone);
-	if (read_text(s, zone, "name", zone->name, sizeof(zone->name)) ||
+	if (!jm_sysfs_line(at, "name", zone->name, sizeof(zone->name)) ||
 		!classify(zone->name, parent ? parent->covers : "cpu/0", covers, sizeof(covers),
 			&zone->scope))
 		return;
 	memcpy(zone->covers, covers, sizeof(zone->covers));
-	if (!read_text(s, zone, "max_energy_range_uj", text, sizeof(text)))
+	if (jm_sysfs_line(at, "max_energy_range_uj", text, sizeof(text)))
 		zone->wrap = jm_number_whole(text, UINT64_MAX, &range) ? (double)range / 1e6 : 0;
 	zone->twin = is_twin(s, zone);
-	snprintf(path, sizeof(path), "%s" FOLDER "/%s/energy_uj", s->ctx->root, zone->folder);
+	snprintf(path, sizeof(path), "%s/energy_uj", at);
 	zone->fd = open(path, O_RDONLY | O_CLOEXEC);
 	zone->error = zone->fd < 0 ? errno : 0;
-	if (zone->fd >= 0 && isnan(read_energy(zone->fd)))
+	if (zone->fd >= 0 && isnan(jm_sysfs_micro_now(zone->fd)))
 		zone->error = EIO;
-	zone->dead = !zone->error && zone->scope == JM_SCOPE_PACKAGE && read_energy(zone->fd) == 0;
+	zone->dead = !zone->error && zone->scope == JM_SCOPE_PACKAGE &&
+		     jm_sysfs_micro_now(zone->fd) == 0;
 	s->n++;
 }
 
@@ -307,7 +276,7 @@ static int rapl_read(void *state, struct jm_sink *sink, struct jm_err *err)
 	for (int i = 0, k = 0; i < s->n; i++) {
 		if (!usable(&s->zone[i]))
 			continue;
-		jm_give(sink, k++, read_energy(s->zone[i].fd), jm_ctx_now(s->ctx));
+		jm_give(sink, k++, jm_sysfs_micro_now(s->zone[i].fd), jm_ctx_now(s->ctx));
 	}
 	return 0;
 }

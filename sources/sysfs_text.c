@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,6 +28,23 @@ bool jm_sysfs_line(const char *folder, const char *file, char *out, size_t size)
 	out[n] = '\0';
 	out[strcspn(out, "\n")] = '\0';
 	return true;
+}
+
+void jm_sysfs_line_now(int fd, char *out, size_t size)
+{
+	ssize_t n = pread(fd, out, size - 1, 0);
+
+	out[n > 0 ? n : 0] = '\0';
+	out[strcspn(out, "\n")] = '\0';
+}
+
+double jm_sysfs_micro_now(int fd)
+{
+	char text[32];
+	uint64_t value;
+
+	jm_sysfs_line_now(fd, text, sizeof(text));
+	return jm_number_whole(text, UINT64_MAX, &value) ? (double)value / 1e6 : NAN;
 }
 
 long jm_sysfs_number(const char *folder, const char *file)
