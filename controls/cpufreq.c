@@ -348,28 +348,43 @@ static int set_policy(const struct state *s, enum what what, int policy,
 		sink, err);
 }
 
+/* The policies of the group up to one that fails; all: also those behind it. Returns the first
+ * failure. */
+static int set_group(const struct state *s, const struct knob *k, const struct jm_knob_value *value,
+	bool all, const struct sink *sink, struct jm_err *err)
+{
+	int first = jm_knob_check_kind(&k->knob, value, err);
+	bool goes_on = !first;
+
+	for (int p = k->first; p < k->first + k->n && goes_on; p++) {
+		int rc = set_policy(s, k->what, p, value, sink, err);
+
+		first = first ? first : rc;
+		goes_on = all || !rc;
+	}
+	return first;
+}
+
 static int cpufreq_writes(void *state, int i, const struct jm_knob_value *value, jm_write_fn *fn,
 	void *arg, struct jm_err *err)
 {
 	const struct state *s = state;
-	const struct knob *k = &s->knob[i];
-	const struct sink sink = {fn, arg};
-	int rc = jm_knob_check_kind(&k->knob, value, err);
 
-	for (int p = k->first; p < k->first + k->n && !rc; p++)
-		rc = set_policy(s, k->what, p, value, &sink, err);
-	return rc;
+	return set_group(s, &s->knob[i], value, false, &(struct sink){fn, arg}, err);
 }
 
-/* All policies of the group, or none. */
+/* All policies of the group, or none. A group of which one cannot be read, as that of a processor
+ * that is offline, is put back where it can be. */
 static int cpufreq_set(void *state, int i, const struct jm_knob_value *value, struct jm_err *err)
 {
+	const struct state *s = state;
+	const struct sink kernel = {jm_sysfs_write, NULL};
 	struct jm_knob_value before, enforced;
 	bool known = !cpufreq_get(state, i, &before, &enforced, NULL);
-	int rc = cpufreq_writes(state, i, value, jm_sysfs_write, NULL, err);
+	int rc = set_group(s, &s->knob[i], value, !known, &kernel, err);
 
 	if (rc && known)
-		cpufreq_writes(state, i, &before, jm_sysfs_write, NULL, NULL);
+		set_group(s, &s->knob[i], &before, true, &kernel, NULL);
 	return rc;
 }
 

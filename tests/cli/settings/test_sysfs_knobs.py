@@ -243,6 +243,21 @@ def test_policies_that_differ_are_not_set(machine):
     assert machine.files("") == before
 
 
+@pytest.mark.parametrize("gone", [0, 1])
+@pytest.mark.parametrize("words, file, found", [("cpu.governor=performance", "scaling_governor", "powersave"),
+                                                ("cpu.clock=1200:1500MHz", "scaling_max_freq", "3500000")])
+def test_a_processor_that_is_taken_offline_keeps_no_other_from_being_put_back(machine, words, file, found, gone):
+    policy, away = (machine.root / f"{CPUFREQ}/policy{gone}"[1:], machine.root / "away")
+    done = machine.run("set", f"{words}", "--", "mv", policy, away)
+    assert done.returncode == FAILURE and f"policy{gone}" in done.stderr
+    assert {machine.get(f"{CPUFREQ}/policy{n}/{file}") for n in {0, 1, 2, 3} - {gone}} == {found}
+    assert machine.journals()
+    away.rename(policy)  # as it was when it went
+    assert machine.get(f"{CPUFREQ}/policy{gone}/{file}") != found
+    assert machine.run("restore").returncode == 0
+    assert machine.get(f"{CPUFREQ}/policy{gone}/{file}") == found and not machine.journals()
+
+
 def test_processors_of_two_kinds_are_two_devices(machine):
     for cpu in (1, 3):
         machine.put(f"{CPUFREQ}/policy{cpu}/cpuinfo_max_freq", 3600000)
