@@ -203,7 +203,7 @@ static int choose(struct describe_plan *plan, bool beside_text, struct jm_err *e
 	u->beta2 = 0.999;
 	u->eps = 1e-8;
 	t->dims = &plan->dims;
-	t->shards_update = !(u->average > 0);
+	t->shards_update = true;
 	t->init = jm_init_find(plan->init);
 	if (beside_text && !jm_model_has_text(t->model))
 		t->seq = 0;

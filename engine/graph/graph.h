@@ -69,6 +69,15 @@ struct jm_cell {
 	size_t offset;		 /* in the program's memory, bytes */
 };
 
+/* What an update keeps of each parameter. */
+enum jm_kept {
+	JM_KEPT_NONE,
+	JM_KEPT_M,
+	JM_KEPT_V, /* not of SGD */
+	JM_KEPT_MEAN,
+	JM_KEPT_COUNT
+};
+
 /* An interval of the slabs whose gradients are summed at once; each rank updates an equal share of
  * it. */
 struct jm_segment {
@@ -78,7 +87,9 @@ struct jm_segment {
 	struct jm_tensor *updated,
 		*whole; /* gathered after the update: this rank's share, the interval */
 	struct jm_tensor *masters, *params; /* the same in the type of the masters */
-	const struct jm_node *last;	    /* of the update; completes `updated` */
+	/* of this rank's share, with is_whole of all; NULL = not kept */
+	struct jm_tensor *kept[JM_KEPT_COUNT];
+	const struct jm_node *last; /* of the update; completes `updated` */
 	int reader;   /* the first unit that reads `whole`, before transfers are placed */
 	bool vectors; /* it has no matrices */
 	/* every rank updates all of it: its summed gradients are gathered instead of parameters */
@@ -156,7 +167,8 @@ struct jm_graph {
 	size_t bucket_bytes; /* smallest sum of gradients over ranks; 0 means JM_BUCKET_BYTES */
 	bool by_host;	  /* ranks exchange data through the memory of the host (transport host) */
 	bool rounds_sums; /* gradients travel between ranks in bf16 */
-	struct jm_shard *shard; /* NULL = every rank updates all parameters */
+	struct jm_shard *shard;	  /* NULL = every rank updates all parameters */
+	const char *whole_update; /* why that is so with several ranks; NULL = it is not */
 	struct jm_err err;
 };
 

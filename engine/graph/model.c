@@ -341,12 +341,26 @@ static bool counts_on_all(const struct jm_graph *g)
 	return found;
 }
 
-/* Matrices without masters have no copies that could be gathered behind the tables (by_host), and
- * of those in 8 bits the copies are of another kind. */
-static bool shards(const struct jm_training *t, const struct jm_graph *g)
+/* Why every rank updates all parameters; NULL = each of several ranks has a share. */
+static const char *why_whole(const struct jm_training *t, const struct jm_graph *g)
 {
-	return t->shards_update && t->ranks > 1 && !(t->pure && (t->by_host || t->fp8)) &&
-	       counts_on_all(g);
+	if (!t->shards_update)
+		return "--shard-update is off";
+	if (t->pure && t->fp8)
+		return "matrices in 8 bits have no copies that could be gathered";
+	if (t->pure && t->by_host)
+		return "without f32 masters transport host has no copies to gather behind the "
+		       "tables";
+	return counts_on_all(g) ? NULL : "some ranks of a model have no trained part of their own";
+}
+
+static int append_update(const struct jm_training *t, struct jm_graph *g, struct jm_err *err)
+{
+	if (t->ranks > 1)
+		g->whole_update = why_whole(t, g);
+	if (t->ranks > 1 && !g->whole_update)
+		return jm_graph_shard_update(g, &t->adamw, err);
+	return jm_graph_adamw(g, &t->adamw, err);
 }
 
 static int fill_in(struct jm_training *t, struct jm_graph *g, struct jm_err *err)
@@ -375,10 +389,8 @@ static int fill_in(struct jm_training *t, struct jm_graph *g, struct jm_err *err
 		code = jm_graph_recompute(g, err);
 	else if (!code && !t->keep_all)
 		code = remake(t, g, err);
-	if (!code && shards(t, g))
-		code = jm_graph_shard_update(g, &t->adamw, err);
-	else if (!code)
-		code = jm_graph_adamw(g, &t->adamw, err);
+	if (!code)
+		code = append_update(t, g, err);
 	return code || !t->fp8 ? code : jm_graph_rescale(g, err);
 }
 

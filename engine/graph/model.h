@@ -198,8 +198,8 @@ struct jm_training {
 	size_t bucket_bytes;
 	bool by_host;	  /* ranks exchange data through the memory of the host (transport host) */
 	bool rounds_sums; /* gradients travel between ranks in bf16 */
-	/* with several ranks each updates a share of the parameters; not with `pure`, `tp` or
-	 * `pp` */
+	/* with several ranks each updates a share of the parameters, where that is possible
+	 * (jm_graph.whole_update) */
 	bool shards_update;
 	bool pure; /* no f32 masters: matrices, their gradients and moments, and the residual stream are in the
 		    * compute type */

@@ -172,38 +172,21 @@ static struct jm_tensor *grads_of(struct jm_graph *g, const struct update *u, en
 	return view;
 }
 
-/* The mean of the parameters p over updates. */
-static void append_average(
-	struct jm_graph *g, const struct update *u, struct jm_tensor *p, bool second)
+bool jm_update_wants(const struct jm_adamw *how, enum jm_kept what)
 {
-	struct jm_tensor *e = jm_update_state(g, JM_CLASS_OPT, g->vector, u->how->kind,
-		second ? "average.vectors" : "average", jm_tensor_count(p));
-	struct jm_node *n = jm_graph_node(g, JM_OP_AVERAGE, OPS(p, u->now, u->norm), OPS(e));
+	return what == JM_KEPT_M || (what == JM_KEPT_V && how->kind != JM_UPDATE_SGD) ||
+	       (what == JM_KEPT_MEAN && how->average > 0);
+}
+
+void jm_update_mean_node(struct jm_graph *g, const struct jm_adamw *how,
+	struct jm_tensor *const in[3], struct jm_tensor *const out[1])
+{
+	struct jm_node *n = jm_graph_node(g, JM_OP_AVERAGE, in, out);
 
 	if (!n)
 		return;
-	n->attr.average.at = u->how->kind == JM_UPDATE_SGD ? 1 : 3;
+	n->attr.average.at = how->kind == JM_UPDATE_SGD ? 1 : 3;
 	g->n_update++;
-}
-
-const struct jm_tensor *jm_update_average(const struct jm_graph *g, const struct jm_tensor *slab)
-{
-	for (int i = g->n_nodes - 1; i >= 0; i--)
-		if (g->node[i]->op == JM_OP_AVERAGE && g->node[i]->in[0] == slab)
-			return g->node[i]->out[0];
-	return NULL;
-}
-
-struct jm_tensor jm_update_part(const struct jm_cell *c, const struct jm_tensor *slab)
-{
-	size_t element = c->slab_offset / jm_dtype_bytes(c->t.type);
-	struct jm_tensor view = c->t;
-
-	view.class = JM_CLASS_OPT;
-	view.type = slab->type;
-	view.bytes = jm_layout_bytes(&view, &view.layout);
-	view.data = c->t.data ? (char *)slab->data + element * jm_dtype_bytes(slab->type) : NULL;
-	return view;
 }
 
 static void append_update(struct jm_graph *g, const struct update *u, enum part part, int64_t from,
@@ -228,7 +211,9 @@ static void append_update(struct jm_graph *g, const struct update *u, enum part 
 		g, u->how, OPS(d, u->norm, u->now, u->scale), OPS(p, m, v, NULL), n_decay, 0);
 	g->n_update++;
 	if (u->how->average > 0)
-		append_average(g, u, p, second);
+		jm_update_mean_node(g, u->how, OPS(p, u->now, u->norm),
+			OPS(jm_update_state(g, JM_CLASS_OPT, g->vector, kind,
+				second ? "average.vectors" : "average", n)));
 }
 
 /* Adds slabs for n elements, of which the first n_matrices belong to matrices. */
@@ -435,4 +420,64 @@ int jm_graph_adamw(struct jm_graph *g, const struct jm_adamw *how, struct jm_err
 	if (split && n > n_decay)
 		append_update(g, &u, VECTORS, n_decay, n - n_decay, 0);
 	return g->err.code ? jm_err_set(err, g->err.code, "%s", g->err.text) : 0;
+}
+
+/* ---- what it keeps --------------------------------------------------------------------------- */
+
+/* The newest node that updates the slab, or any; NULL = none. */
+static const struct jm_node *update_of(const struct jm_graph *g, const struct jm_tensor *slab)
+{
+	for (int i = g->n_nodes - 1; i >= 0; i--) {
+		enum jm_op op = g->node[i]->op;
+
+		if ((op == JM_OP_ADAMW || op == JM_OP_ADAM || op == JM_OP_SGD) &&
+			(!slab || g->node[i]->out[0] == slab))
+			return g->node[i];
+	}
+	return NULL;
+}
+
+static const struct jm_tensor *mean_of(const struct jm_graph *g, const struct jm_tensor *slab)
+{
+	for (int i = g->n_nodes - 1; i >= 0; i--)
+		if (g->node[i]->op == JM_OP_AVERAGE && (!slab || g->node[i]->in[0] == slab))
+			return g->node[i]->out[0];
+	return NULL;
+}
+
+/* Of the slab, or of any; NULL = it is not kept. */
+static const struct jm_tensor *kept_of(
+	const struct jm_graph *g, const struct jm_tensor *slab, enum jm_kept what)
+{
+	const struct jm_node *update = update_of(g, slab);
+
+	return what == JM_KEPT_MEAN ? mean_of(g, slab) : update ? update->out[what] : NULL;
+}
+
+bool jm_update_keeps(const struct jm_graph *g, enum jm_kept what, char *ret_name)
+{
+	static const char *const names[] = {NULL, "m", "v", "average"};
+	const struct jm_node *update = update_of(g, NULL);
+	enum jm_update kind = JM_UPDATE_ADAMW;
+
+	if (!kept_of(g, NULL, what))
+		return false;
+	if (update->op != JM_OP_ADAMW)
+		kind = update->op == JM_OP_ADAM ? JM_UPDATE_ADAM : JM_UPDATE_SGD;
+	snprintf(ret_name, JM_NAME_BYTES, "%s.%s", jm_update_names[kind], names[what]);
+	return true;
+}
+
+struct jm_tensor jm_update_kept(
+	const struct jm_graph *g, const struct jm_cell *c, enum jm_kept what)
+{
+	size_t element = c->slab_offset / jm_dtype_bytes(c->t.type);
+	const struct jm_tensor *slab = c->t.data && !g->shard ? kept_of(g, c->slab, what) : NULL;
+	struct jm_tensor view = c->t;
+
+	view.class = JM_CLASS_OPT;
+	view.type = what == JM_KEPT_MEAN ? g->vector : c->t.type;
+	view.bytes = jm_layout_bytes(&view, &view.layout);
+	view.data = slab ? (char *)slab->data + element * jm_dtype_bytes(slab->type) : NULL;
+	return view;
 }

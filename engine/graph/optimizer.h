@@ -28,11 +28,13 @@ struct jm_adamw {
  */
 int jm_graph_adamw(struct jm_graph *g, const struct jm_adamw *how, struct jm_err *err);
 
-/* The slab with the mean of a slab of parameters; NULL = there is none. */
-const struct jm_tensor *jm_update_average(const struct jm_graph *g, const struct jm_tensor *slab);
-/* The part of a slab of moments or means that belongs to the parameter, in its shape and layout;
- * data NULL: another stage has it. */
-struct jm_tensor jm_update_part(const struct jm_cell *c, const struct jm_tensor *slab);
+/* Does the graph's update keep this of each parameter? ret_name: "adamw.m", room for JM_NAME_BYTES;
+ * untouched if not. */
+bool jm_update_keeps(const struct jm_graph *g, enum jm_kept what, char *ret_name);
+/* What it keeps of this one, in its shape and layout. data NULL: another stage has it, or each rank
+ * a share (jm_shard_run). */
+struct jm_tensor jm_update_kept(
+	const struct jm_graph *g, const struct jm_cell *c, enum jm_kept what);
 
 /* In a slab a matrix begins at a multiple of so many bytes, a line of a GPU's memory; a vector: */
 #define JM_UPDATE_ALIGN	 128
@@ -51,6 +53,11 @@ struct jm_tensor *jm_update_state(struct jm_graph *g, enum jm_class class, enum 
 struct jm_node *jm_update_node(struct jm_graph *g, const struct jm_adamw *how,
 	struct jm_tensor *const in[4], struct jm_tensor *const out[4], int64_t n_decay,
 	int64_t first);
+/* Is this kept with these settings? */
+bool jm_update_wants(const struct jm_adamw *how, enum jm_kept what);
+/* Appends the node of the mean e of the parameters p; in: p, numbers of the step, norm. */
+void jm_update_mean_node(struct jm_graph *g, const struct jm_adamw *how,
+	struct jm_tensor *const in[3], struct jm_tensor *const out[1]);
 /* Of ranks that share a model, before the norm; NULL = there are none: gradients of the own rows
  * are summed, and those of two stages (pipeline_parallel.h) added. */
 void jm_update_sum_parts(struct jm_graph *g, struct jm_tensor *summed, struct jm_tensor *tied);

@@ -44,10 +44,10 @@ enum region {
 #define MATRICES WHOLE /* the last region of these */
 #define VECTORS	 CUT_VECTORS
 
-/* Parameters and moments of elements [from, to). */
+/* Parameters of elements [from, to), and what is kept of them. */
 struct slab {
 	int64_t from, to;
-	struct jm_tensor *params, *m, *v;
+	struct jm_tensor *params, *kept[JM_KEPT_COUNT];
 };
 
 struct plan {
@@ -210,27 +210,29 @@ static int64_t state_at(const struct plan *p, int64_t from)
 	return from < whole ? from : whole + (from - whole) / ranks(p);
 }
 
-static void make_slab(
-	struct plan *p, int64_t from, int64_t to, enum jm_dtype type, const char *const name[3])
+static void make_slab(struct plan *p, int64_t from, int64_t to, enum jm_dtype type,
+	const char *const name[JM_KEPT_COUNT])
 {
 	struct slab *s = &p->slab[p->slab[0].to > 0];
 	int64_t n_state = state_at(p, to) - state_at(p, from);
-	enum jm_update kind = p->how->kind;
 
 	if (from == to)
 		return;
 	*s = (struct slab){.from = from, .to = to};
 	s->params = jm_update_flat(p->g, JM_CLASS_PARAM, type, to - from, name[0]);
-	s->m = jm_update_state(p->g, JM_CLASS_OPT, type, kind, name[1], n_state);
-	if (kind != JM_UPDATE_SGD)
-		s->v = jm_update_state(p->g, JM_CLASS_OPT, type, kind, name[2], n_state);
+	for (enum jm_kept k = JM_KEPT_M; k < JM_KEPT_COUNT; k++)
+		if (jm_update_wants(p->how, k))
+			s->kept[k] = jm_update_state(p->g, JM_CLASS_OPT,
+				k == JM_KEPT_MEAN ? p->g->vector : type, p->how->kind, name[k],
+				n_state);
 }
 
 /* Masters of one type have one slab; without them matrices and vectors have one each. */
 static void make_slabs(struct plan *p)
 {
-	static const char *const all[] = {"slab.parameters", "m", "v"};
-	static const char *const vectors[] = {"slab.parameters.vectors", "m.vectors", "v.vectors"};
+	static const char *const all[] = {"slab.parameters", "m", "v", "average"};
+	static const char *const vectors[] = {
+		"slab.parameters.vectors", "m.vectors", "v.vectors", "average.vectors"};
 	struct jm_graph *g = p->g;
 	int64_t n = p->end[REGIONS - 1], own = n / ranks(p), n_copied = n - p->end[VECTORS];
 	int64_t n_first = g->matrix == g->vector ? n : p->end[MATRICES];
@@ -404,10 +406,11 @@ static void add_nodes(const struct plan *p, struct jm_segment *s)
 		s->updated = view(p, p->copies, from - copied, own, "slab.copies.share");
 	}
 	n = s->is_whole ? s->n : own;
+	for (enum jm_kept k = JM_KEPT_M; k < JM_KEPT_COUNT; k++)
+		s->kept[k] = view(p, slab->kept[k], state, n, "shard.kept");
 	s->last = jm_update_node(g, p->how,
 		OPS(s->is_whole ? s->grads : s->own_grads, p->norm, p->now, p->scale),
-		OPS(s->masters, view(p, slab->m, state, n, "shard.m"),
-			view(p, slab->v, state, n, "shard.v"), writes ? s->updated : NULL),
+		OPS(s->masters, s->kept[JM_KEPT_M], s->kept[JM_KEPT_V], writes ? s->updated : NULL),
 		decaying(p, first, n), first - slab->from);
 	g->n_update++;
 	if (!copies || writes)
@@ -471,6 +474,22 @@ static void add_norm(struct plan *p)
 		jm_update_join_norms(g, of_part, p->norm);
 }
 
+static void add_all_nodes(struct plan *p)
+{
+	/* those that are gathered come first, so that the others hide this */
+	for (int whole = 0; whole < 2; whole++)
+		for (int i = 0; i < p->s->n && !p->g->err.code; i++)
+			if (p->s->segment[i].is_whole == whole)
+				add_nodes(p, &p->s->segment[i]);
+	/* beside the transfers of what was updated */
+	for (int i = 0; i < p->s->n && p->how->average > 0 && !p->g->err.code; i++) {
+		const struct jm_segment *s = &p->s->segment[i];
+
+		jm_update_mean_node(
+			p->g, p->how, OPS(s->masters, p->now, p->norm), OPS(s->kept[JM_KEPT_MEAN]));
+	}
+}
+
 static void append(struct plan *p)
 {
 	p->in_parts = jm_graph_tp(p->g) * jm_graph_pp(p->g) > 1;
@@ -489,11 +508,7 @@ static void append(struct plan *p)
 	for (int i = 0; i < p->s->n; i++)
 		p->s->segment[i].is_whole =
 			p->whole_matrices && p->s->segment[i].from < p->end[MATRICES];
-	/* those that are gathered come first, so that the others hide this */
-	for (int whole = 0; whole < 2; whole++)
-		for (int i = 0; i < p->s->n && !p->g->err.code; i++)
-			if (p->s->segment[i].is_whole == whole)
-				add_nodes(p, &p->s->segment[i]);
+	add_all_nodes(p);
 }
 
 static bool trains_any(const struct jm_graph *g)
@@ -518,4 +533,21 @@ int jm_graph_shard_update(struct jm_graph *g, const struct jm_adamw *how, struct
 		jm_err_set(&g->err, JM_ENOMEM, "Out of memory for the update of several ranks.");
 	free(p.copied);
 	return g->err.code ? jm_err_set(err, g->err.code, "%s", g->err.text) : 0;
+}
+
+struct jm_shard_run jm_shard_run(const struct jm_graph *g, const struct jm_cell *c, int64_t first)
+{
+	size_t grad = jm_graph_cell(g, c->grad)->slab_offset;
+	int64_t place = (int64_t)(grad / jm_dtype_bytes(g->vector)), at = place + first;
+	const struct jm_segment *s = g->shard->segment;
+	struct jm_shard_run run;
+	int64_t each, left = place + jm_tensor_count(&c->t) - at;
+
+	while (at >= s->from + s->n)
+		s++;
+	each = s->is_whole ? s->n : s->n / jm_graph_ranks(g);
+	run = (struct jm_shard_run){
+		.segment = s, .rank = (int)((at - s->from) / each), .at = (at - s->from) % each};
+	run.n = each - run.at < left ? each - run.at : left;
+	return run;
 }

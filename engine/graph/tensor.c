@@ -424,3 +424,27 @@ void jm_elements_set(enum jm_dtype type, void *data, int64_t first, const float 
 		for (int64_t i = 0; i < n; i++)
 			jm_element_set(type, data, first + i, (double)value[i]);
 }
+
+/* Advances to the next index in row-major order. */
+static void step_index(const struct jm_tensor *t, int64_t *index)
+{
+	for (int i = t->rank - 1; i >= 0; i--) {
+		if (++index[i] < t->dim[i])
+			return;
+		index[i] = 0;
+	}
+}
+
+void jm_tensor_reorder(const struct jm_tensor *t, void *to, const void *from, bool to_layout)
+{
+	int64_t index[JM_DIMS] = {0}, n = jm_tensor_count(t);
+	size_t each = jm_dtype_bytes(t->type);
+
+	for (int64_t i = 0; i < n; i++, step_index(t, index)) {
+		size_t plain = (size_t)i * each;
+		size_t there = (size_t)jm_layout_offset(t, &t->layout, index) * each;
+
+		memcpy((char *)to + (to_layout ? there : plain),
+			(const char *)from + (to_layout ? plain : there), each);
+	}
+}

@@ -66,6 +66,9 @@ static inline float jm_tf32_round(float f)
 	return f;
 }
 
+/* Copies all elements from plain memory to the tensor's layout, or back. */
+void jm_tensor_reorder(const struct jm_tensor *t, void *to, const void *from, bool to_layout);
+
 /* Element i of memory of any type. Slow; used by `ref`, tests and initial values. */
 double jm_element_get(enum jm_dtype type, const void *data, int64_t i);
 void jm_element_set(enum jm_dtype type, void *data, int64_t i, double value);

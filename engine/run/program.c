@@ -332,31 +332,6 @@ void jm_program_free(struct jm_program *p)
 
 /* ---- reading and writing --------------------------------------------------------------------- */
 
-/* Advances to the next index in row-major order. */
-static void step_index(const struct jm_tensor *t, int64_t *index)
-{
-	for (int i = t->rank - 1; i >= 0; i--) {
-		if (++index[i] < t->dim[i])
-			return;
-		index[i] = 0;
-	}
-}
-
-/* Copies all elements from plain memory to the tensor's layout, or back. */
-static void reorder(const struct jm_tensor *t, void *to, const void *from, bool to_layout)
-{
-	int64_t index[JM_DIMS] = {0}, n = jm_tensor_count(t);
-	size_t each = jm_dtype_bytes(t->type);
-
-	for (int64_t i = 0; i < n; i++, step_index(t, index)) {
-		size_t plain = (size_t)i * each;
-		size_t there = (size_t)jm_layout_offset(t, &t->layout, index) * each;
-
-		memcpy((char *)to + (to_layout ? there : plain),
-			(const char *)from + (to_layout ? plain : there), each);
-	}
-}
-
 static void *room_for(const struct jm_tensor *t, struct jm_err *err)
 {
 	void *room = calloc(1, t->bytes);
@@ -384,7 +359,7 @@ int jm_program_write(
 		return JM_ENOMEM;
 	p->weights->written += t->class == JM_CLASS_PARAM;
 	if (room)
-		reorder(t, room, from, true);
+		jm_tensor_reorder(t, room, from, true);
 	code = copy(p, t->data, room ? room : from, t->bytes, JM_TO_DEVICE, err);
 	free(room);
 	return code;
@@ -399,7 +374,7 @@ int jm_program_read(struct jm_program *p, const struct jm_tensor *t, void *to, s
 		return JM_ENOMEM;
 	code = copy(p, room ? room : to, t->data, t->bytes, JM_TO_HOST, err);
 	if (room && !code)
-		reorder(t, to, room, false);
+		jm_tensor_reorder(t, to, room, false);
 	free(room);
 	return code;
 }

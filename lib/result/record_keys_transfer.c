@@ -57,6 +57,8 @@ const struct jm_key jm__communication_keys[] = {
 	{FLAG("rounded", JM_KEY_OPTIONAL), .meaning = "gradients travelled in bf16"},
 	{FLAG("shard_update", JM_KEY_OPTIONAL),
 		.meaning = "true: each rank updates a share of the parameters, false: all of them"},
+	{TEXT("whole_update_reason", JM_KEY_OPTIONAL),
+		.meaning = "why each rank updates all parameters; absent = each updates a share"},
 	{COUNT("buckets", 0),
 		.meaning = "sums per step, each over a contiguous part of the gradients"},
 	{POSITIVE("bytes_per_step", 0), .unit = "B",

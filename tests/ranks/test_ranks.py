@@ -195,21 +195,22 @@ def test_what_is_saved_has_all_shares(device, ranks, precision, tmp_path):
     assert (tmp_path / "on").read_bytes() == (tmp_path / "off").read_bytes()
 
 
-def test_a_sharded_update_has_no_checkpoint(tmp_path):
-    done = jm(*GPT, "--ranks", "2", "--device", "ref", "--shard-update", "on", "--batch", "1", "--steps", "1", "--checkpoint",
-              tmp_path / "c")
-    assert done.returncode == FAILED and "--checkpoint" in done.stdout
-
-
-@pytest.mark.parametrize("more, said", [
-    ([], "each rank updates its share of the parameters"),
-    (["--checkpoint", "c"], "each rank updates all parameters, because a checkpoint needs all moments on one"),
-    (["--ema", "0.9"], "each rank updates all parameters, because --ema needs all of the mean on one"),
-    (["--shard-update", "off", "--ema", "0.9"], None)], ids=str)
-def test_the_plan_says_why_the_update_is_not_sharded(tmp_path, more, said):
-    done = jm(*GPT, "--ranks", "2", "--device", "ref", "--batch", "1", "--steps", "1", *more, cwd=tmp_path)
+@pytest.mark.parametrize("more, reason", [
+    ([], None),
+    (["--checkpoint", "c", "--ema", "0.9"], None),
+    (["--shard-update", "off"], "--shard-update is off"),
+    (["--precision", "fp8-true"], "matrices in 8 bits have no copies that could be gathered"),
+    (["--device", "later:0,later:1", "--precision", "bf16-true", "--transport", "host"],
+     "without f32 masters transport host has no copies to gather behind the tables")], ids=str)
+def test_the_plan_and_the_record_say_why_the_update_is_not_sharded(two_devices, tmp_path, more, reason):
+    more = more if "--device" in more else ["--device", "ref", *more]
+    out = tmp_path / "r.json"
+    done = jm(*GPT, "--ranks", "2", "--batch", "1", "--steps", "1", *more, "--json", out, cwd=tmp_path, env=two_devices)
     assert done.returncode == 0
-    assert said in " ".join(done.stderr.split()) if said else "each rank" not in done.stderr
+    said = f"each rank updates all parameters, because {reason}" if reason else "each rank updates its share of the parameters"
+    assert said in " ".join(done.stderr.split()), done.stderr
+    sums = json.loads(out.read_text())["communication"]
+    assert sums["shard_update"] is (reason is None) and sums.get("whole_update_reason") == reason
 
 
 def test_a_sharded_update_is_not_in_eight_bits():

@@ -23,6 +23,7 @@ KINDS = {
     "resnet-frozen": (*RESNET, "--device", "cpu", "--freeze", "layer1*,bn1*"),
     "gpt": (*GPT, "--device", "cpu", "--schedule", "cosine", "--lr-warmup", 5, "--lr-steps", 100),
     "gpt-ranks": (*GPT, "--device", "cpu", "--ranks", 2),
+    "gpt-ranks-mean": (*GPT, "--device", "cpu", "--ranks", 3, "--precision", "bf16", "--optimizer", "sgd", "--ema", "0.9"),
     "gpt-adam": (*GPT, "--device", "cpu", "--optimizer", "adam"),
     # a scale that halves in the first steps, which are skipped
     "gpt-fp16": (*GPT, "--device", "ref", "--precision", "fp16", "--loss-scale", "dynamic:1e9"),
@@ -128,7 +129,7 @@ def written_checkpoint(tmp_path_factory):
 
 
 OTHERS = [
-    (("--batch", 4), "samples in a step: 8, and this run has 4; give the same --batch"),
+    (("--batch", 4), "samples in a step: 8, and this run has 4; give --batch, --accumulate and --ranks with the same product"),
     (("--seed", 5), "give the same --seed"),
     (("--optimizer", "adam"), "optimizer sgd, and this run has adam"),
     (("--precision", "bf16", "--freeze", "conv1*"), "give the options of the run that wrote it"),

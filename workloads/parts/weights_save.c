@@ -144,7 +144,7 @@ static int fetch(struct save *s, const struct jm_tensor *t, struct jm_err *err)
 	if (!s->data)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for weights.");
 	s->of = t;
-	return jm_whole_read(&s->whole, t->id, s->data, err);
+	return jm_whole_read(&s->whole, t->id, 0, jm_whole_count(&s->whole, t->id), s->data, err);
 }
 
 /* [rows, width] -> [width, rows] */
@@ -285,12 +285,13 @@ static int write_file(
 }
 
 /* The parameter, or its mean where the update keeps one. */
-static struct jm_tensor value_of(const struct jm_graph *g, const struct jm_cell *c)
+static struct jm_whole_item value_of(const struct jm_graph *g, const struct jm_cell *c)
 {
-	const struct jm_tensor *average =
-		c->slab && c->t.class == JM_CLASS_PARAM ? jm_update_average(g, c->slab) : NULL;
+	char name[JM_NAME_BYTES];
 
-	return average ? jm_update_part(c, average) : c->t;
+	if (!jm_update_trains(c) || !jm_update_keeps(g, JM_KEPT_MEAN, name))
+		return (struct jm_whole_item){.t = c->t, .cell = c};
+	return (struct jm_whole_item){jm_update_kept(g, c, JM_KEPT_MEAN), c, JM_KEPT_MEAN};
 }
 
 int jm_weights_save(struct jm_program *p, struct jm_network network,
@@ -304,7 +305,7 @@ int jm_weights_save(struct jm_program *p, struct jm_network network,
 	if (!item)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for weights.");
 	for (int i = 0; i < g->n_cells; i++)
-		item[i] = (struct jm_whole_item){value_of(g, g->cell[i]), g->cell[i]};
+		item[i] = value_of(g, g->cell[i]);
 	code = source->comm && source->comm->rank ? jm_whole_answer(&s.whole, err)
 						  : write_file(&s, network, path, err);
 	free(item);

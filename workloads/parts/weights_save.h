@@ -14,7 +14,7 @@ struct jm_weights_source {
 	 * is none */
 	const struct jm_safetensors *from;
 	const struct jm_weights_loaded *found;
-	const struct jm_comm *comm; /* of ranks that share the model (whole_tensor.h), or NULL */
+	const struct jm_comm *comm; /* of ranks that share (whole_tensor.h), or NULL */
 };
 
 /*
@@ -23,7 +23,8 @@ struct jm_weights_source {
  * its name when all of it is on the disk. A path that ends in '/', or is a folder, becomes a folder
  * as Hugging Face lays it out (jm_safetensors_write_folder), with a config.json if one describes
  * the model. Waits for the device.
- * Of ranks that share a model all call it, and rank 0 writes the file, which is that of one rank.
+ * Of ranks that share a model or its update all call it, and rank 0 writes the file, which is that
+ * of one rank.
  */
 int jm_weights_save(struct jm_program *p, struct jm_network network,
 	const struct jm_weights_source *source, const char *path, struct jm_err *err);

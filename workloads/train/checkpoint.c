@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 
 #include "engine/graph/optimizer.h"
 #include "engine/graph/tensor.h"
@@ -17,13 +18,13 @@
 #define KIND	   "joulemark.checkpoint"
 #define VERSION	   "1"
 #define COUNT_MOST ((int64_t)1 << 53)
-#define STEPS_MOST ((int64_t)1 << 40)	/* so that their samples can be counted */
-#define NAME	   (JM_NAME_BYTES + 48) /* of a tensor behind that of a slab */
+#define STEPS_MOST ((int64_t)1 << 40)  /* so that their samples can be counted */
+#define NAME	   (2 * JM_NAME_BYTES) /* of a tensor behind that of what is kept of it */
 
 /* ---- the tensors ----------------------------------------------------------------------------- */
 
-/* Tensors that are written, and moments as tensors of the shape and layout of their parameter. Of
- * ranks that share the model all have the same list. */
+/* Tensors that are written, and moments as tensors of the shape and layout of their parameter. All
+ * ranks have the same list. */
 struct state {
 	struct jm_whole whole;
 	struct jm_whole_item *item;
@@ -38,65 +39,29 @@ static bool is_kept(const struct jm_cell *c)
 	return c->t.class == JM_CLASS_PARAM && !c->origin && (c->needs_grad || c->frozen);
 }
 
-static void add(struct state *s, const struct jm_cell *c, const struct jm_tensor *t,
-	const char *prefix, const char *name)
+static void add(struct state *s, struct jm_whole_item item, const char *prefix)
 {
-	s->item[s->n] = (struct jm_whole_item){*t, c};
-	snprintf(s->name[s->n++], NAME, "%s%s", prefix, name);
+	const char *name = item.cell->t.name;
+
+	s->item[s->n] = item;
+	snprintf(s->name[s->n++], NAME, "%s%s%s", prefix, *prefix ? "/" : "", name);
 }
 
-/* The slab of the parameter or, if another stage has it, that of a like one of this stage. */
-static const struct jm_tensor *slab_of(const struct jm_graph *g, const struct jm_cell *c)
+/* Here, or on another stage. */
+static bool is_trained(const struct jm_cell *c)
 {
-	if (c->t.class != JM_CLASS_PARAM || c->t.data || !c->needs_grad)
-		return c->slab;
-	for (int i = 0; i < g->n_cells; i++) {
-		const struct jm_cell *like = g->cell[i];
-
-		if (like->slab && like->t.class == JM_CLASS_PARAM &&
-			(like->t.rank == 1) == (c->t.rank == 1))
-			return like->slab;
-	}
-	return NULL;
-}
-
-/* The update of the slab that has the parameter; NULL = it is not trained. */
-static const struct jm_node *update_of(const struct jm_graph *g, const struct jm_cell *c)
-{
-	const struct jm_tensor *slab = slab_of(g, c);
-
-	for (int i = g->n_nodes - 1; i >= 0 && slab; i--) {
-		enum jm_op op = g->node[i]->op;
-
-		if ((op == JM_OP_ADAMW || op == JM_OP_ADAM || op == JM_OP_SGD) &&
-			g->node[i]->out[0] == slab)
-			return g->node[i];
-	}
-	return NULL;
-}
-
-/* The part of a slab of moments that belongs to the parameter. */
-static void add_moment(struct state *s, const struct jm_cell *c, const struct jm_tensor *slab)
-{
-	struct jm_tensor view = jm_update_part(c, slab);
-	char prefix[NAME];
-
-	snprintf(prefix, sizeof(prefix), "%.40s/", slab->name);
-	add(s, c, &view, prefix, c->t.name);
+	return c->t.class == JM_CLASS_PARAM && (c->t.data ? jm_update_trains(c) : c->needs_grad);
 }
 
 static void add_cell(struct state *s, const struct jm_cell *c)
 {
-	const struct jm_node *update = update_of(s->whole.p->graph, c);
-	const struct jm_tensor *average;
+	const struct jm_graph *g = s->whole.p->graph;
+	char name[JM_NAME_BYTES];
 
-	add(s, c, &c->t, "", c->t.name);
-	for (int i = 1; i < 3 && update; i++)
-		if (update->out[i])
-			add_moment(s, c, update->out[i]);
-	average = update ? jm_update_average(s->whole.p->graph, update->out[0]) : NULL;
-	if (average)
-		add_moment(s, c, average);
+	add(s, (struct jm_whole_item){.t = c->t, .cell = c}, "");
+	for (enum jm_kept k = JM_KEPT_M; k < JM_KEPT_COUNT && is_trained(c); k++)
+		if (jm_update_keeps(g, k, name))
+			add(s, (struct jm_whole_item){jm_update_kept(g, c, k), c, k}, name);
 }
 
 static void drop(struct state *s)
@@ -200,13 +165,18 @@ static bool get_counters(const struct jm_safetensors *s, struct jm_checkpoint *c
 static int give(void *arg, int i, struct jm_safetensors_sink *sink, struct jm_err *err)
 {
 	const struct state *s = arg;
-	size_t bytes = jm_whole_bytes(&s->whole, i);
-	void *data = malloc(bytes + 1);
-	int code = data ? jm_whole_read(&s->whole, i, data, err)
-			: jm_err_set(err, JM_ENOMEM, "Out of memory for a checkpoint.");
+	int64_t all = jm_whole_count(&s->whole, i), piece = jm_whole_piece(&s->whole, i);
+	size_t size = jm_dtype_bytes(s->item[i].t.type);
+	void *data = malloc((size_t)piece * size + 1);
+	int code = data ? 0 : jm_err_set(err, JM_ENOMEM, "Out of memory for a checkpoint.");
 
-	if (!code)
-		code = jm_safetensors_put(sink, data, bytes, err);
+	for (int64_t at = 0; at < all && !code; at += piece) {
+		int64_t n = MIN(piece, all - at);
+
+		code = jm_whole_read(&s->whole, i, at, n, data, err);
+		if (!code)
+			code = jm_safetensors_put(sink, data, (size_t)n * size, err);
+	}
 	free(data);
 	return code;
 }
@@ -326,7 +296,7 @@ static int check_notes(const struct jm_safetensors *s, const struct jm_training 
 			"give the same --seed", err);
 	return code ? code
 		    : check_number(s->path, "samples in a step:", ret->samples, now->samples,
-			      "give the same --batch, --accumulate and --ranks", err);
+			      "give --batch, --accumulate and --ranks with the same product", err);
 }
 
 static int check_tensor(const struct state *s, int i, const struct jm_safetensors *file,
@@ -348,20 +318,41 @@ static int check_tensor(const struct state *s, int i, const struct jm_safetensor
 		s->name[i], file->path);
 }
 
+/* Older files name moments of vectors after a slab of their own. */
+static const struct jm_safetensor *find(
+	const struct state *s, int i, const struct jm_safetensors *file)
+{
+	const char *name = s->name[i], *slash = s->item[i].kept ? strchr(name, '/') : NULL;
+	const struct jm_safetensor *found = jm_safetensors_find(file, name);
+	char older[NAME + 16];
+
+	if (found || !slash)
+		return found;
+	snprintf(older, sizeof(older), "%.*s.vectors%s", (int)(slash - name), name, slash);
+	return jm_safetensors_find(file, older);
+}
+
 static int read_tensor(const struct state *s, int i, const struct jm_safetensors *file,
 	const struct jm_safetensor *f, struct jm_err *err)
 {
-	struct jm_whole_item *item = &s->item[i];
-	size_t bytes = jm_whole_bytes(&s->whole, i);
-	void *data = item->t.data ? malloc(bytes + 1) : NULL;
-	int code;
+	int64_t all = jm_whole_count(&s->whole, i), piece = jm_whole_piece(&s->whole, i);
+	size_t size = jm_dtype_bytes(s->item[i].t.type);
+	void *data;
+	int code = 0;
 
-	if (!item->t.data) /* another stage has it */
-		return 0;
-	code = data ? jm_safetensors_read(file, f, 0, data, bytes, err)
-		    : jm_err_set(err, JM_ENOMEM, "Out of memory for a checkpoint.");
-	if (!code)
-		code = jm_whole_write(s->whole.p, item->cell, &item->t, data, err);
+	data = malloc((size_t)piece * size + 1);
+	if (!data)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a checkpoint.");
+	for (int64_t at = 0; at < all && !code; at += piece) {
+		int64_t n = MIN(piece, all - at);
+
+		if (!jm_whole_has(&s->whole, i, at, n))
+			continue;
+		code = jm_safetensors_read(
+			file, f, (uint64_t)at * size, data, (size_t)n * size, err);
+		if (!code)
+			code = jm_whole_write(&s->whole, i, at, n, data, err);
+	}
 	free(data);
 	return code;
 }
@@ -371,14 +362,14 @@ static int read_state(const struct state *s, const struct jm_safetensors *file, 
 	int code = 0;
 
 	for (int i = 0; i < s->n && !code; i++)
-		code = check_tensor(s, i, file, jm_safetensors_find(file, s->name[i]), err);
+		code = check_tensor(s, i, file, find(s, i, file), err);
 	if (!code && file->n != s->n)
 		code = jm_err_set(err, JM_EUSAGE,
 			"Checkpoint %s has %d tensors, and this run has %d; give the options of "
 			"the run that wrote it.",
 			file->path, file->n, s->n);
 	for (int i = 0; i < s->n && !code; i++)
-		code = read_tensor(s, i, file, jm_safetensors_find(file, s->name[i]), err);
+		code = read_tensor(s, i, file, find(s, i, file), err);
 	return code;
 }
 

@@ -26,7 +26,7 @@ struct jm_checkpoint {
 };
 
 /* Writes the checkpoint; the file gets its name when all of it is on the disk. Waits for the
- * device. comm: of ranks that share the model (whole_tensor.h), which all call it, or NULL. */
+ * device. comm: of ranks that share (whole_tensor.h), which all call it, or NULL. */
 int jm_checkpoint_write(struct jm_program *p, const struct jm_training *t,
 	const struct jm_checkpoint *c, const struct jm_comm *comm, const char *path,
 	struct jm_err *err);

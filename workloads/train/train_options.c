@@ -196,7 +196,8 @@ const struct jm_option jm_train_options[] = {
 		.use = JM_OPTION_WRITES | JM_OPTION_COMMAS,
 		.help = "write all that the next step depends on there: masters, moments, running "
 			"statistics, loss scale and counters; after the last step, and during the "
-			"run with --checkpoint-every"},
+			"run with --checkpoint-every. Of several ranks one file, which another "
+			"number of them may go on from"},
 	{.name = "checkpoint-every",
 		JM_BIND(JM_INT, struct train, weights.every),
 		.min = 0,
@@ -209,7 +210,9 @@ const struct jm_option jm_train_options[] = {
 		JM_BIND(JM_TEXT, struct train, weights.go_on),
 		.argument = "FILE",
 		.help = "go on behind the last step of a checkpoint, with the losses of a run that "
-			"was not interrupted; --steps and --epochs count those of this run alone"},
+			"was not interrupted; --steps and --epochs count those of this run alone. "
+			"--ranks may be another number if --batch x --accumulate x --ranks is the "
+			"same"},
 	{.name = "zero-gamma",
 		JM_BIND(JM_FLAG, struct train, training.zero_gamma),
 		.help = "the last batch norm of each residual block starts at zero (arXiv "
@@ -371,8 +374,7 @@ const struct jm_option jm_train_options[] = {
 		.help = "with --ranks: each rank receives the sum of a share of the gradients, "
 			"updates this share of the parameters and keeps the optimizer's state for "
 			"it only; then the ranks gather the parameters. auto = on, and off for "
-			"--precision fp8-true, --checkpoint, --continue, --ema, and for bf16-true "
-			"with --transport host"},
+			"--precision fp8-true, and for bf16-true with --transport host"},
 	{.name = "account",
 		JM_BIND(JM_CHOICE, struct train, given.account),
 		.choices = account_words,
@@ -509,14 +511,6 @@ static int check_shard(const struct train *s, struct jm_err *err)
 		return jm_err_set(err, JM_EUSAGE,
 			"--shard-update on has no effect, because --tp and --pp make one model of "
 			"all ranks; give more --ranks, or omit it.");
-	if (on && jm_train_has_checkpoint(s))
-		return jm_err_set(err, JM_EUSAGE,
-			"--shard-update on does not go with --checkpoint or --continue, because "
-			"one rank has to have all moments; omit it.");
-	if (on && s->training.adamw.average > 0)
-		return jm_err_set(err, JM_EUSAGE,
-			"--shard-update on does not go with --ema, because one rank has to have "
-			"the whole mean; omit it.");
 	if (on && s->training.pure && (s->training.fp8 || !strcmp(s->given.transport, "host")))
 		return jm_err_set(err, JM_EUSAGE,
 			"--shard-update on does not go with --precision %s%s; omit it.",
@@ -572,9 +566,7 @@ static int choose_model(struct train *s, struct jm_err *err)
 		code = jm_train_text_check(s, err);
 	t->dims = &s->dims;
 	jm_train_choose_seat(s);
-	/* a checkpoint needs all moments on one rank, --save all of a mean */
-	t->shards_update = strcmp(o->shard_update, "off") != 0 && !jm_train_has_checkpoint(s) &&
-			   !(t->adamw.average > 0);
+	t->shards_update = strcmp(o->shard_update, "off") != 0;
 	t->bucket_bytes = bucket_bytes(o->bucket);
 	t->init = jm_init_find(o->init);
 	s->may_keep = !t->keep_all && !t->recompute && !o->keep_less;

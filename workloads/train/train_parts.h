@@ -5,8 +5,6 @@
 
 #include "train_state.h"
 
-/* Moments are not gathered; parameters are, before --save. */
-bool jm_train_has_checkpoint(const struct train *s);
 void jm_train_choose_seat(struct train *s);
 int jm_train_check_parts(const struct train *s, struct jm_err *err);
 

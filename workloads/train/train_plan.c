@@ -6,7 +6,6 @@
 #include "engine/graph/tensor.h"
 #include "engine/plan/bucket.h"
 #include "fit_batch.h"
-#include "train_parts.h"
 #include "workloads/parts/memory.h"
 
 #include <math.h>
@@ -207,30 +206,25 @@ static json_t *plan_json(const struct train *s)
 	return plan;
 }
 
-/* Who updates, if there are several ranks: a checkpoint or a mean takes their shares away. */
-static const char *told_update(const struct train *s)
+/* Who updates, if there are several ranks. */
+static void tell_update(const struct train *s, char *ret, size_t size)
 {
-	bool could = s->training.ranks > 1 && strcmp(s->given.shard_update, "off") != 0;
-
 	if (s->graph->shard)
-		return "; each rank updates its share of the parameters";
-	if (could && jm_train_has_checkpoint(s))
-		return "; each rank updates all parameters, because a checkpoint needs all "
-		       "moments on one";
-	if (could && s->training.adamw.average > 0)
-		return "; each rank updates all parameters, because --ema needs all of the mean on "
-		       "one";
-	return "";
+		snprintf(ret, size, "; each rank updates its share of the parameters");
+	if (s->graph->whole_update)
+		snprintf(ret, size, "; each rank updates all parameters, because %s",
+			s->graph->whole_update);
 }
 
 void jm_train_plan_tell(const struct train *s)
 {
 	const struct jm_program *p = s->program;
-	char last[64] = "";
+	char last[64] = "", update[192] = "";
 
 	if (jm_graph_pp(s->graph) > 1)
 		snprintf(last, sizeof(last), "; the last part has %d of %d blocks",
 			s->graph->last_blocks, s->graph->n_blocks);
+	tell_update(s, update, sizeof(update));
 	jm_log(s->work->ctx, JM_INFO,
 		"Batch %lld needs %.*f GB at most (%.*f GB stay, %.*f GB of activations and "
 		"scratch; %s%s%s), planned in %.0f ms; %.*f GB may be used.",
@@ -240,7 +234,7 @@ void jm_train_plan_tell(const struct train *s)
 		: s->training.keep_all		   ? "all results are kept for gradients"
 		: !(s->training.remake.share <= 0) ? "most results are kept for gradients"
 						   : "norms and activations are recomputed",
-		told_update(s), last, s->plan_s * 1e3, JM_GB(s->memory));
+		update, last, s->plan_s * 1e3, JM_GB(s->memory));
 	if (s->work->more)
 		json_object_set_new(s->work->more, "plan", plan_json(s));
 }

@@ -17,6 +17,11 @@ static double bubble(const struct jm_rank_time *time, int world)
 	return sum / world;
 }
 
+static const char *why_whole(const struct jm_graph *g)
+{
+	return g->whole_update ? g->whole_update : "all ranks share one model";
+}
+
 /* sent: bytes that all ranks send to other stages */
 static json_t *communication_json(const struct train *s, const struct jm_reduce_cost *cost,
 	double sent, const struct jm_rank_time *times)
@@ -27,6 +32,8 @@ static json_t *communication_json(const struct train *s, const struct jm_reduce_
 	jm_json_set_text(&json, "transport", jm_gang_comm(&s->gang)->transport->name);
 	jm_json_set_bool(&json, "rounded", s->graph->rounds_sums);
 	jm_json_set_bool(&json, "shard_update", s->graph->shard);
+	if (!s->graph->shard)
+		jm_json_set_text(&json, "whole_update_reason", why_whole(s->graph));
 	jm_json_set_int(&json, "buckets", cost->sent.buckets);
 	jm_json_set_number(&json, "bytes_per_step", cost->sent.summed);
 	jm_json_set_number(&json, "gathered_bytes_per_step", cost->sent.gathered);

@@ -178,13 +178,13 @@ int jm_train_weights_start(struct train *s, struct jm_err *err)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* Of ranks that share models; NULL = each rank has the whole model. */
+/* Of ranks that share models or the update; NULL = each rank has all. */
 static const struct jm_comm *sharing(const struct train *s)
 {
-	return s->training.tp * s->training.pp > 1 ? &s->gang.control : NULL;
+	return s->training.tp * s->training.pp > 1 || s->graph->shard ? &s->gang.control : NULL;
 }
 
-/* One rank writes for all: their parameters are the same. If it has a part only, others help. */
+/* One rank writes for all. If it has a part or a share only, others help. */
 static bool is_silent(const struct train *s)
 {
 	return s->work->rank && !sharing(s);
@@ -214,9 +214,10 @@ bool jm_train_weights_due(const struct train *s)
 int jm_train_weights_checkpoint(struct train *s, struct jm_err *err)
 {
 	const struct jm_checkpoint now = counters_of(s);
+	int code = s->graph->shard ? jm_reduce_gather(s->program, err) : 0;
 
-	if (is_silent(s))
-		return 0;
+	if (code || is_silent(s))
+		return code;
 	return jm_checkpoint_write(
 		s->program, &s->training, &now, sharing(s), s->weights.checkpoint, err);
 }

@@ -9,7 +9,8 @@
 #include "engine/graph/model.h"
 #include "engine/run/reduce.h"
 #include "kit/test.h"
-#include "engine/graph/optimizer.h"
+#include "engine/graph/shard_update.h"
+#include "engine/graph/tensor.h"
 #include "engine/plan/bucket.h"
 #include "engine/run/program.h"
 
@@ -240,6 +241,46 @@ static void ranks_on_a_busy_processor_plan_alike(void **state)
 	assert_true(digest_at(1e18) == digest_at(1e9));
 }
 
+/* The values of a parameter are in the runs of the ranks' shares, each once: a rank finds those of
+ * its own where its masters are. */
+static void check_runs(const char *precision, int ranks, bool by_host)
+{
+	for (int r = 0; r < ranks; r++) {
+		const struct jm_training how = {
+			.ranks = ranks, .rank = r, .by_host = by_host, .bucket_bytes = 1 << 20};
+		struct jm_graph *g = train_with(how, "gpt-117m", precision);
+		struct jm_shard_run run;
+
+		for (int i = 0; i < g->n_cells; i++)
+			for (int64_t at = 0, n = jm_tensor_count(&g->cell[i]->t);
+				jm_update_trains(g->cell[i]) && at < n; at += run.n) {
+				const struct jm_cell *c = g->cell[i], *masters;
+				size_t size = jm_dtype_bytes(c->t.type);
+
+				run = jm_shard_run(g, c, at);
+				assert_in_range(run.n, 1, n - at);
+				assert_in_range(run.rank, 0, ranks - 1);
+				assert_null(run.segment->kept[JM_KEPT_MEAN]);
+				assert_in_range(
+					run.at + run.n, 1, elements(run.segment->kept[JM_KEPT_V]));
+				masters = jm_graph_cell(g, run.segment->masters);
+				if (run.rank == r)
+					assert_int_equal(
+						masters->slab_offset / size + (size_t)run.at,
+						c->slab_offset / size + (size_t)at);
+			}
+		jm_graph_free(g);
+	}
+}
+
+static void runs_of_parameters_lie_where_masters_are(void **state)
+{
+	(void)state;
+	check_runs("f32", 3, false);
+	check_runs("bf16-true", 2, false);
+	check_runs("bf16", 2, true);
+}
+
 /* Over the host every rank updates the tables, whose summed gradients are gathered in the backward
  * pass. */
 static void tables_are_updated_as_a_whole(void **state)
@@ -310,6 +351,7 @@ int main(void)
 		cmocka_unit_test(products_of_two_segments_move_once),
 		cmocka_unit_test(ranks_on_a_busy_processor_plan_alike),
 		cmocka_unit_test(tables_are_updated_as_a_whole),
+		cmocka_unit_test(runs_of_parameters_lie_where_masters_are),
 		cmocka_unit_test(exchanges_hide_behind_enough_products),
 	};
 
