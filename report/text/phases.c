@@ -139,30 +139,45 @@ static struct row *make_rows(const json_t *record, bool devices, int *ret_n)
 	return rows;
 }
 
-/* A prefix for a column, by its largest value. */
-static double column_factor(
-	const struct row *rows, int n, const char *unit, bool per_item, const char **ret_prefix)
+/* A column of energies: in one unit, which stands in its title, or each row in the unit that fits
+ * it. */
+struct column {
+	bool per_item, own_units;
+	const char *prefix; /* of the one unit, by the largest value */
+	double factor;
+	int places; /* JM_NO_PLACES: each row has its own */
+};
+
+static double items_of(const struct column *c, const struct row *row)
 {
-	double largest = 0;
-
-	for (int i = 0; i < n; i++) {
-		double x = per_item ? rows[i].joules / rows[i].items : rows[i].joules;
-
-		largest = isfinite(x) && fabs(x) > largest ? fabs(x) : largest;
-	}
-	return jm_text_prefix(unit, largest, ret_prefix);
+	return c->per_item ? row->items : 1;
 }
 
 #define PLACES_APART 2
+#define VALUES_APART 1000 /* the same, where no error is known */
 
-/* The decimals of a column, so that no row loses a digit that is known; rows that differ by more
- * than two would get digits that mean nothing. */
-static int column_places(const struct row *rows, int n, double factor, bool per_item)
+static bool is_apart(double value, double least)
 {
+	return least > 0 && value > least * VALUES_APART;
+}
+
+/* The decimals are such that no row loses a digit that is known; rows that differ by more than two
+ * would get digits that mean nothing, and have units of their own. */
+static struct column column_of(const struct row *rows, int n, bool per_item)
+{
+	struct column c = {.per_item = per_item, .places = JM_NO_PLACES};
 	int most = JM_NO_PLACES, least = INT_MAX;
+	double largest = 0, smallest = 0;
 
 	for (int i = 0; i < n; i++) {
-		double by = per_item ? factor * rows[i].items : factor;
+		double x = fabs(rows[i].joules / items_of(&c, &rows[i]));
+
+		largest = isfinite(x) && x > largest ? x : largest;
+		smallest = x > 0 && isfinite(x) && (!(smallest > 0) || x < smallest) ? x : smallest;
+	}
+	c.factor = jm_text_prefix("J", largest, &c.prefix);
+	for (int i = 0; i < n; i++) {
+		double by = c.factor * items_of(&c, &rows[i]);
 		int places = jm_text_places(INT_MAX, rows[i].joules / by, rows[i].error / by);
 
 		if (places == JM_NO_PLACES)
@@ -170,7 +185,11 @@ static int column_places(const struct row *rows, int n, double factor, bool per_
 		most = places > most ? places : most;
 		least = places < least ? places : least;
 	}
-	return most == JM_NO_PLACES || most - least > PLACES_APART ? JM_NO_PLACES : most;
+	c.own_units =
+		most == JM_NO_PLACES ? is_apart(largest, smallest) : most - least > PLACES_APART;
+	if (!c.own_units)
+		c.places = most;
+	return c;
 }
 
 static int put_text(
@@ -179,49 +198,69 @@ static int put_text(
 	return jm_grid_set(grid, row, (*column)++, err, "%s", text);
 }
 
-static int put_number(struct jm_grid *grid, int row, int *column, int places, double value,
-	double error, struct jm_err *err)
+static int put_number(struct jm_grid *grid, int row, int *column, double value, struct jm_err *err)
 {
 	char text[80];
 
-	if (places == JM_NO_PLACES || isnan(error))
-		jm_text_estimate(value, error, text, sizeof(text));
-	else
-		jm_text_estimate_at(places, value, error, text, sizeof(text));
+	jm_text_estimate(value, NAN, text, sizeof(text));
 	return put_text(grid, row, column, text, err);
 }
 
+static int put_energy(struct jm_grid *grid, int at, int *column, const struct row *row,
+	const struct column *c, struct jm_err *err)
+{
+	double by = items_of(c, row), value = row->joules / by, error = row->error / by;
+	char text[80];
+
+	if (c->own_units && isfinite(value))
+		jm_text_quantity(value, error, "J", text, sizeof(text));
+	else if (c->places == JM_NO_PLACES || isnan(error))
+		jm_text_estimate(value / c->factor, error / c->factor, text, sizeof(text));
+	else
+		jm_text_estimate_at(
+			c->places, value / c->factor, error / c->factor, text, sizeof(text));
+	return put_text(grid, at, column, text, err);
+}
+
 struct units {
-	const char *item, *prefix, *item_prefix;
-	double factor, item_factor;
-	int places, item_places; /* JM_NO_PLACES: each row has its own */
+	const char *item;
+	struct column energy, per_item;
 	bool devices, items, settings;
 };
 
+static int put_energy_title(struct jm_grid *grid, int *column, const struct column *c,
+	const char *item, struct jm_err *err)
+{
+	char title[80];
+
+	if (c->own_units)
+		jm_text_format(title, sizeof(title), "energy%s%s", *item ? "/" : "", item);
+	else
+		jm_text_format(title, sizeof(title), "%sJ%s%s", c->prefix, *item ? "/" : "", item);
+	return put_text(grid, -1, column, title, err);
+}
+
 static int put_titles(struct jm_grid *grid, const struct units *u, struct jm_err *err)
 {
-	char energy[40], per_item[80], items[64];
+	char items[64];
 	int column = 0, rc = put_text(grid, -1, &column, "phase", err);
 
-	jm_text_format(energy, sizeof(energy), "%sJ", u->prefix);
-	jm_text_format(per_item, sizeof(per_item), "%sJ/%s", u->item_prefix, u->item);
 	jm_text_format(items, sizeof(items), "%s%s", u->item, jm_text_plural(u->item));
 	if (!rc && u->devices)
 		rc = put_text(grid, -1, &column, "meter", err);
 	if (!rc && u->settings)
 		rc = put_text(grid, -1, &column, "settings", err);
 	rc = rc ? rc : put_text(grid, -1, &column, "s", err);
-	rc = rc ? rc : put_text(grid, -1, &column, energy, err);
+	rc = rc ? rc : put_energy_title(grid, &column, &u->energy, "", err);
 	rc = rc ? rc : put_text(grid, -1, &column, "mean W", err);
 	if (!rc && u->items)
 		rc = put_text(grid, -1, &column, items, err);
-	return rc || !u->items ? rc : put_text(grid, -1, &column, per_item, err);
+	return rc || !u->items ? rc : put_energy_title(grid, &column, &u->per_item, u->item, err);
 }
 
 static int put_row(struct jm_grid *grid, int at, const struct row *row, const struct units *u,
 	struct jm_err *err)
 {
-	double per_item = row->joules / row->items;
 	char items[40] = "-", settings[200];
 	int column = 0, rc = put_text(grid, at, &column, jm_json_text(row->phase, "name"), err);
 
@@ -234,17 +273,12 @@ static int put_row(struct jm_grid *grid, int at, const struct row *row, const st
 	settings_of(row->phase, settings, sizeof(settings));
 	if (!rc && u->settings)
 		rc = put_text(grid, at, &column, *settings ? settings : "-", err);
-	rc = rc ? rc : put_number(grid, at, &column, JM_NO_PLACES, row->seconds, NAN, err);
-	rc = rc ? rc
-		: put_number(grid, at, &column, u->places, row->joules / u->factor,
-			  row->error / u->factor, err);
-	rc = rc ? rc : put_number(grid, at, &column, JM_NO_PLACES, row->watts, NAN, err);
+	rc = rc ? rc : put_number(grid, at, &column, row->seconds, err);
+	rc = rc ? rc : put_energy(grid, at, &column, row, &u->energy, err);
+	rc = rc ? rc : put_number(grid, at, &column, row->watts, err);
 	if (!rc && u->items)
 		rc = put_text(grid, at, &column, items, err);
-	return rc || !u->items
-		       ? rc
-		       : put_number(grid, at, &column, u->item_places, per_item / u->item_factor,
-				 row->error / row->items / u->item_factor, err);
+	return rc || !u->items ? rc : put_energy(grid, at, &column, row, &u->per_item, err);
 }
 
 static int fill(
@@ -275,10 +309,8 @@ int jm_phases_grid(const json_t *record, bool devices, const char *item, struct 
 		u.items = u.items || rows[i].items > 0;
 		u.settings = u.settings || json_object_get(rows[i].phase, "settings");
 	}
-	u.factor = column_factor(rows, n, "J", false, &u.prefix);
-	u.item_factor = column_factor(rows, n, "J", true, &u.item_prefix);
-	u.places = column_places(rows, n, u.factor, false);
-	u.item_places = column_places(rows, n, u.item_factor, true);
+	u.energy = column_of(rows, n, false);
+	u.per_item = column_of(rows, n, true);
 	rc = jm_grid_new(&grid, n, 4 + devices + u.settings + 2 * u.items, err);
 	if (!rc) {
 		rc = fill(&grid, rows, &u, err);

@@ -513,14 +513,19 @@ def test_phases_of_a_single_run_and_of_all_on_demand(tmp_path):
 
 @pytest.mark.parametrize("rows, shown", [
     ([(500, 31), (12.34, 0.31)], ["500.00 ± 31.00", "12.34 ± 0.31"]), ([(300, 0.4), (700, 3.1)], ["300.0 ± 0.4", "700.0 ± 3.1"]),
-    ([(500, 31), (1.234, 0.0031)], ["500 ± 31", "1.234 ± 0.003"]), ([(5100, 12), (900, 12)], ["5.100 ± 0.012", "0.900 ± 0.012"])])
+    ([(500, 31), (1.234, 0.0031)], ["500 J ± 31 J", "1.234 J ± 0.003 J"]), ([(5100, 12), (900, 12)], ["5.100 ± 0.012", "0.900 ± 0.012"]),
+    ([(2.6e6, 1e5), (31.2, 1.6)], ["2600 kJ ± 100 kJ", "31.2 J ± 1.6 J"]), ([(0.003, 0.0002), (81.3, 4)], ["3.00 mJ ± 0.20 mJ", "81.3 J ± 4.0 J"]),
+    ([(2.6e6, None), (31.2, None)], ["2600 kJ", "31.20 J"]), ([(2600, None), (31.2, None)], ["2.600", "0.03120"])])
 def test_decimals_of_a_column_of_joules(tmp_path, rows, shown):
-    """One number for rows whose bounds are of like size; each row its own where they differ by more than two decimals."""
+    """One number for rows whose bounds are of like size; each row its own, and a unit that fits, where they differ by
+    more than two decimals, or without bounds by more than 1,000."""
     one = next(r for r in records("h200x4") if r["status"] == "ok")
     for p, (joules, error) in zip(one["phases"], rows, strict=True):
         p |= {"items": None, "total": {"joules_simulated": joules, "error_simulated_joules": error}}
     table = report(write(tmp_path, [one], "one.json")).split("Phases\n")[1]
-    assert [re.sub(" +", " ", cell) for cell in re.findall(r"(\S+ ± +\S+)  ", table)] == shown, table
+    lines, title = table.splitlines(), "energy" if "J" in shown[0] else "[kM]?J"
+    at = re.search(rf" s +{title}(?=  )", lines[0]).span()
+    assert [" ".join(line[at[0] + 2:at[1]].split()) for line in lines[1:1 + len(rows)]] == shown, table
 
 
 def test_what_is_an_axis_is_not_in_the_title(tmp_path):
