@@ -14,8 +14,8 @@ leaderboard, Llama 3.1 8B, vLLM; gpt-fast), for joules per token 0.83 times.
 `single` is followed by PyTorch with a static cache, compiled (serve_torch.py; aim: 1.10 times its rate). `paper` are the requests of the
 paper on capped GPUs; `interactive` and `relaxed` offer a share of the rate of requests that `paper` had on the same card (in --out), and count it
 if the 99th percentiles keep their bounds. `cache`: the share of the memory beside weights and arena that the pages of a run take.
-`load`: seconds from the start of the program to the first token with weights from files, written by this program to --weights
-(16 GB) before and so in the page cache.
+`load`, which is measured only where --rows names it: seconds from the start of the program to the first token with weights from
+files, written by this program to --weights (16 GB) before and so in the page cache.
 """
 import argparse
 import copy
@@ -310,12 +310,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("joulemark", nargs="?", default="joulemark")
     parser.add_argument("--table", metavar="CARD", help="print the tables of that card, and measure nothing")
-    parser.add_argument("--rows", nargs="+", metavar="ROW", default=[])
+    parser.add_argument("--rows", nargs="+", metavar="ROW", default=[], help="these alone; without it all but `load`")
     parser.add_argument("--out", default="docs/speed_serving.json")
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--weights", type=pathlib.Path, default=pathlib.Path("llama3-8b-random"), metavar="FOLDER",
-                        help="of the row `load`, which writes 16 GB there unless it exists (default: llama3-8b-random)")
+                        help="of `--rows load`, which writes 16 GB there unless it exists (default: llama3-8b-random)")
     parser.add_argument("--no-peer", dest="peer", action="store_false", help="without PyTorch behind `single`")
     options = parser.parse_args()
     rows = []
@@ -325,8 +325,11 @@ def main():
     if options.table:
         print(tables(rows, options.table))
         return
+    unknown = set(options.rows) - {row.name for row in ROWS}
+    if unknown:
+        parser.error(f"there is no row {', '.join(sorted(unknown))}; rows are {', '.join(row.name for row in ROWS)}")
     for row in ROWS:
-        if options.rows and row.name not in options.rows:
+        if row.name not in options.rows and (options.rows or row.key == "load"):
             continue
         if not options.again and any(r["row"] == row.name for r in rows):
             continue

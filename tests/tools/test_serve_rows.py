@@ -49,7 +49,7 @@ def measured(tmp_path, monkeypatch):
 
     def run(*names):
         monkeypatch.setattr(sys, "argv", ["serve.py", str(tmp_path / "joulemark"), "--out", str(tmp_path / "out.json"), "--weights",
-                                          str(tmp_path / "weights"), "--no-peer", "--rows", *names])
+                                          str(tmp_path / "weights"), "--no-peer", *(["--rows", *names] if names else [])])
         serve.main()
         return {row["row"]: row for row in json.loads((tmp_path / "out.json").read_text())}
     return run
@@ -72,6 +72,13 @@ def test_first_token_with_weights_from_files(rows, tmp_path):
     assert {name: tuple(shape) for name, (_, shape, *_) in tensors.items()} == shapes and {t[0] for t in tensors.values()} == {"BF16"}
     values = {name: (numpy.frombuffer(t[2], "<u2").astype("<u4") << 16).view("<f4") for name, t in tensors.items()}
     assert 0.01 < values["model.layers.1.mlp.up_proj.weight"].std() < 0.03 and (values["model.norm.weight"] == 1).all()
+
+
+def test_weights_are_written_only_for_a_row_that_is_named(rows, tmp_path, capsys):
+    assert {row.name for row in serve.ROWS} - set(rows()) == {"load"} and not (tmp_path / "weights").exists()
+    with pytest.raises(SystemExit):
+        rows("loads")
+    assert "there is no row loads; rows are 128/128, " in capsys.readouterr().err
 
 
 def test_share_of_the_memory_that_pages_take(rows):
