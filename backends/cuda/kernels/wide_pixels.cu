@@ -8,266 +8,24 @@
  * multiplies, the other one takes the sums from its results, which reach their packs of a row
  * through shared memory of each warp. The next tile of x is copied, and the one after it is read
  * into the cache, once the products of a tile are done.
+ *
+ * In gradients results leave the registers for shared memory as soon as they are there, so that the
+ * operands of two quarters of a tile are read at a time. With 256 channels that memory is the tile
+ * of x; the next one is copied when half of the results were taken.
  */
 #include <string.h>
 
-#include "batchnorm.cuh"
-#include "hopper.cuh"
 #include "tensor_map.h"
+#include "wide_pixels.cuh"
 #include "wide_pixels.h"
-
-#define COLUMNS	   256 /* of a block */
-#define ROWS	   64  /* of a tile */
-#define CHUNK	   64  /* columns of 128 bytes */
-#define STEP	   16  /* channels that an instruction sums over */
-#define GROUP	   128
-#define PAIR	   (2 * GROUP)
-#define THREADS	   (2 * PAIR)
-#define OWN	   (COLUMNS / 2) /* of a warp group */
-#define HALVES	   (OWN / CHUNK)
-#define X_CHUNK	   (ROWS * CHUNK_ROW)
-#define STAGE	   2048 /* bytes of a warp */
-#define STAGES	   (THREADS / WARP * STAGE)
-#define PACKS	   (CHUNK / PACK) /* of a row of a chunk */
-#define LANES_DOWN (WARP / PACKS)
 
 /* Behind the filter, the tiles of both pairs and the warps' stages: what is subtracted from the
  * columns of each pair, and barriers. */
-static size_t shared_bytes(int k)
+static size_t shared_bytes(bool grad, int k)
 {
-	return (size_t)(COLUMNS + 2 * ROWS) * (size_t)k * 2 + STAGES + 2 * COLUMNS * sizeof(float) +
-	       4 * sizeof(uint64_t);
+	return (size_t)(COLUMNS + 2 * ROWS) * (size_t)k * 2 + STAGED(grad, k) * STAGES +
+	       2 * COLUMNS * sizeof(float) + 4 * sizeof(uint64_t);
 }
-
-__device__ __forceinline__ int lane_of()
-{
-	return (int)threadIdx.x % WARP;
-}
-
-/* The lane, of which the compiler does not know that it was needed before: places that follow from
- * it are found again, since few registers are free. */
-__device__ __forceinline__ int lane_again()
-{
-	int lane = lane_of();
-
-	asm volatile("" : "+r"(lane));
-	return lane;
-}
-
-/* Waits for the other threads of a pair, or of a warp group. */
-template <int THREADS_OF> __device__ __forceinline__ void wait_together(int first)
-{
-	asm volatile(
-		"bar.sync %0, %1;" ::"r"(first + (int)threadIdx.x / THREADS_OF), "n"(THREADS_OF)
-		: "memory");
-}
-
-/* ---- results of a warp as tensor cores keep them: 16 rows, 128 columns ----------------------- */
-
-typedef float fragments[OWN / 2];
-
-/* Two neighbouring columns of a row of 64, in 16 bits; their packs lie in different banks in 8
- * rows. */
-template <typename T>
-__device__ __forceinline__ void put_pair(
-	T *stage, int lane, int row, int pack, float low, float high)
-{
-	char *to = (char *)stage + row * CHUNK_ROW + (pack ^ row % 8) * 16 + lane % 4 * 4;
-
-	*reinterpret_cast<unsigned *>(to) = two(stage, low, high);
-}
-
-template <typename T>
-__device__ __forceinline__ raw<PACK, T> get_pack(const T *stage, int lane, int row)
-{
-	const char *from = (const char *)stage + row * CHUNK_ROW + (lane % PACKS ^ row % 8) * 16;
-
-	return *reinterpret_cast<const raw<PACK, T> *>(from);
-}
-
-/* The same in f32 for 8 rows: the second half of a pack lies 128 bytes behind the first. */
-__device__ __forceinline__ int place_of(int row, int pack, int half)
-{
-	return row * 2 * CHUNK_ROW + half * CHUNK_ROW + (pack ^ row ^ 4 * half) * 16;
-}
-
-__device__ __forceinline__ void put_pair(
-	float *stage, int lane, int row, int pack, float low, float high)
-{
-	char *to = (char *)stage + place_of(row, pack, lane % 4 / 2) + lane % 2 * 8;
-
-	*reinterpret_cast<float2 *>(to) = make_float2(low, high);
-}
-
-/* Half a pack. */
-__device__ __forceinline__ void get_half(
-	const float *stage, int lane, int row, int half, float (&ret)[4])
-{
-	load((const float *)((const char *)stage + place_of(row, lane % PACKS, half)), ret);
-}
-
-/* ---- what is done with them ------------------------------------------------------------------ */
-
-/* The first or second of two elements. */
-__device__ __forceinline__ float widened(const bf16 *, unsigned word, int second)
-{
-	return __uint_as_float(second ? word & 0xffff0000u : word << 16);
-}
-
-__device__ __forceinline__ float widened(const half *, unsigned word, int second)
-{
-	const half2 both = *reinterpret_cast<const half2 *>(&word);
-
-	return second ? __high2float(both) : __low2float(both);
-}
-
-/* The sums of a thread for its packs of both halves. */
-struct own_sums {
-	float first[HALVES][PACK], second[HALVES][PACK];
-};
-
-/* Writes y, and sums it and its squares, less the first row of the pair; row, column: of the
- * warp. */
-template <typename T> struct take_stats {
-	static __device__ __forceinline__ void take(const struct cuda_pixels &p,
-		const struct cuda_bn_grad &, const fragments &d, void *stage, const float *less,
-		int row, int column, struct own_sums &sums)
-	{
-		T *own = (T *)stage;
-
-#pragma unroll
-		for (int h = 0; h < HALVES; h++) {
-			const int lane = lane_again();
-			float shift[PACK];
-
-			__syncwarp();
-#pragma unroll
-			for (int i = 0; i < 2 * PACKS; i++)
-				put_pair(own, lane, lane / 4 + i % 2 * 8, i / 2, d[h * 32 + 2 * i],
-					d[h * 32 + 2 * i + 1]);
-			__syncwarp();
-			load(less + h * CHUNK + lane % PACKS * PACK, shift);
-#pragma unroll
-			for (int u = 0; u < 16 / LANES_DOWN; u++) {
-				int r = lane / PACKS + u * LANES_DOWN;
-				raw<PACK, T> y = get_pack(own, lane, r);
-				float v[PACK];
-
-				if (row + r >= (int)p.rows)
-					continue;
-				*reinterpret_cast<raw<PACK, T> *>(
-					(T *)p.y.data + ((row + r) * p.n + column + h * CHUNK)) = y;
-				load(y.v, v);
-				add_shifted(v, shift, sums.first[h], sums.second[h]);
-			}
-		}
-	}
-	/* The sums of a column less shift in `rows` rows. */
-	static __device__ __forceinline__ void leave(void *parts, int64_t at, int64_t n,
-		float first, float second, float shift, int64_t rows)
-	{
-		double *own = (double *)parts + at;
-		double s = shift, all = (double)rows * s;
-
-		own[0] = first + all;
-		own[n] = second + s * (2.0 * first + all);
-	}
-};
-
-/*
- * The sums of a norm's gradient, whose result y is: e is y plus the gradient of another branch
- * where the ReLU's bit is set, and is written in place of y.
- */
-template <typename T> struct take_grad {
-	struct operands {
-		packed<PACK, T> x, add;
-		unsigned char open;
-	};
-	static __device__ __forceinline__ void fetch_operands(const struct cuda_pixels &p,
-		const struct cuda_bn_grad &g, int at, struct operands &to)
-	{
-		fetch<PACK>((const T *)g.x.data + at, to.x);
-		fetch<PACK>((const T *)p.add.data + at, to.add);
-		to.open = g.mask[at / PACK];
-	}
-	/* Returns half a pack of e. */
-	static __device__ __forceinline__ uint2 take_half(const float *stage, int lane, int row,
-		int half, const struct operands &t, const float *mean, float *first, float *second)
-	{
-		float v[4], m[4];
-		uint2 e;
-
-		get_half(stage, lane, row, half, v);
-#pragma unroll
-		for (int k = 0; k < 4; k++) {
-			v[k] += t.add.at(half * 4 + k);
-			v[k] = t.open >> (half * 4 + k) & 1 ? v[k] : 0;
-		}
-		e = make_uint2(two((const T *)NULL, v[0], v[1]), two((const T *)NULL, v[2], v[3]));
-		load(mean + lane % PACKS * PACK + half * 4, m);
-#pragma unroll
-		for (int k = 0; k < 4; k++) {
-			const unsigned word = k < 2 ? e.x : e.y;
-			const float w = widened((const T *)NULL, word, k % 2);
-
-			first[k] += w;
-			second[k] += w * (t.x.at(half * 4 + k) - m[k]);
-		}
-		return e;
-	}
-	static __device__ __forceinline__ void take(const struct cuda_pixels &p,
-		const struct cuda_bn_grad &g, const fragments &d, void *stage, const float *less,
-		int row, int column, struct own_sums &sums)
-	{
-		float *own = (float *)stage;
-
-#pragma unroll
-		for (int i = 0; i < 2 * HALVES; i++) {
-			const int h = i / 2, down = i % 2 * 8, lane = lane_again();
-			struct operands t[8 / LANES_DOWN];
-
-			__syncwarp();
-#pragma unroll
-			for (int j = 0; j < PACKS; j++)
-				put_pair(own, lane, lane / 4, j, d[h * 32 + 4 * j + down / 4],
-					d[h * 32 + 4 * j + down / 4 + 1]);
-#pragma unroll
-			for (int u = 0; u < 8 / LANES_DOWN; u++) {
-				int r = row + down + lane / PACKS + u * LANES_DOWN;
-				int at = r * p.n + column + h * CHUNK;
-
-				if (r >= (int)p.rows)
-					continue;
-				fetch_operands(p, g, at, t[u]);
-			}
-			__syncwarp();
-#pragma unroll
-			for (int u = 0; u < 8 / LANES_DOWN; u++) {
-				int r = lane / PACKS + u * LANES_DOWN;
-				uint2 low, high;
-
-				if (row + down + r >= (int)p.rows)
-					continue;
-				low = take_half(own, lane, r, 0, t[u], less + h * CHUNK,
-					sums.first[h], sums.second[h]);
-				high = take_half(own, lane, r, 1, t[u], less + h * CHUNK,
-					sums.first[h] + 4, sums.second[h] + 4);
-				*reinterpret_cast<uint4 *>(
-					(T *)p.y.data +
-					((row + down + r) * p.n + column + h * CHUNK)) =
-					make_uint4(low.x, low.y, high.x, high.y);
-			}
-		}
-	}
-	static __device__ __forceinline__ void leave(
-		void *parts, int64_t at, int64_t n, float first, float second, float, int64_t)
-	{
-		float *own = (float *)parts + at;
-
-		own[0] = first;
-		own[n] = second;
-	}
-};
 
 /* ---- the kernel ------------------------------------------------------------------------------ */
 
@@ -406,18 +164,50 @@ __device__ __forceinline__ void copy_filter(const CUtensorMap *w, uint32_t to, u
 			TURNED ? 0 : (int)blockIdx.x * COLUMNS, barrier);
 }
 
+/* x: the tile of the pair; staged: memory of all warps. */
+template <bool IN_X> __device__ __forceinline__ struct stages stages_of(char *x, char *staged)
+{
+	const int warp = threadIdx.x / WARP;
+	char *own = staged + warp * STAGE;
+
+	if (IN_X)
+		return {x + warp % (PAIR / WARP) * 2 * STAGE, own, STAGE};
+	return {own, own + (SLOTS - 1) * STAGES, STAGES};
+}
+
+/* A warp of a pair has taken its results from the first two stages (free = 2), or from all of them.
+ * True if all warps are done with the tile of x in which the first two lie: the first warp waits
+ * for the others, after its third stage. */
+__device__ __forceinline__ bool tile_is_free(int free)
+{
+	const bool first = threadIdx.x % PAIR < WARP;
+
+	if (free == 2)
+		shared_fence();
+	if (free == 2 && !first)
+		leave_together<PAIR>(7);
+	if (free == 2 || !first)
+		return false;
+	wait_together<PAIR>(7);
+	return true;
+}
+
 template <typename T, bool GRAD, int CHUNKS>
 __global__ void __launch_bounds__(THREADS, 1) wide_pixels_kernel(
 	const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap w,
 	const struct cuda_pixels p, const struct cuda_bn_grad g, void *parts)
 {
 	extern __shared__ __align__(1024) char memory[];
+	constexpr bool in_tile = IN_TILE(GRAD, CHUNKS * CHUNK);
 	using take = std::conditional_t<GRAD, take_grad<T>, take_stats<T>>;
 	const int group = __shfl_sync(0xffffffffu, threadIdx.x / GROUP, 0), pair = group / 2;
 	constexpr int k = CHUNKS * CHUNK;
-	char *stages = memory + (COLUMNS + 2 * ROWS) * k * 2;
-	float *less = (float *)(stages + STAGES) + pair * COLUMNS + group % 2 * OWN;
-	const uint32_t barriers = shared_at(stages + STAGES) + 2 * COLUMNS * (int)sizeof(float);
+	char *staged = memory + (COLUMNS + 2 * ROWS) * k * 2,
+	     *behind = staged + STAGED(GRAD, k) * STAGES;
+	float *less = (float *)behind + pair * COLUMNS + group % 2 * OWN;
+	const uint32_t barriers = shared_at(behind) + 2 * COLUMNS * (int)sizeof(float);
+	const struct stages own =
+		stages_of<in_tile>(memory + (COLUMNS + pair * ROWS) * k * 2, staged);
 	const struct places m = {shared_at(memory),
 		shared_at(memory) + (COLUMNS + pair * ROWS) * k * 2, barriers + 8 + 8 * pair};
 	const int column = (int)blockIdx.x * COLUMNS + group % 2 * OWN,
@@ -454,18 +244,24 @@ __global__ void __launch_bounds__(THREADS, 1) wide_pixels_kernel(
 		wait_together<PAIR>(1);
 		if (threadIdx.x == 0 && row < step)
 			barrier_arrive(barriers + 24);
-		if (leads && row + step < end) {
+		auto copy_next = [&] {
+			if (!leads || row + step >= end)
+				return;
 			copy_tile(&x, m, k, row + step);
 			if (row + 2 * step < end)
 				read_tile(&x, k, row + 2 * step);
-		}
+		};
+		if (!in_tile)
+			copy_next();
 		if (!GRAD && row < step)
 			keep_first_row<T>(d, less);
-		take::take(p, g, d, stages + threadIdx.x / WARP * STAGE, less,
-			row + (int)threadIdx.x % GROUP / WARP * 16,
-			column + lane_of() % PACKS * PACK, sums);
+		take::take(p, g, d, own, less, row + (int)threadIdx.x % GROUP / WARP * 16,
+			column + lane_of() % PACKS * PACK, sums, [&](int free) {
+				if (in_tile && row + step < end && tile_is_free(free))
+					copy_next();
+			});
 	}
-	leave<take>(sums, stages, less, parts, p.n, rows_of(begin, step, end));
+	leave<take>(sums, staged, less, parts, p.n, rows_of(begin, step, end));
 }
 
 /* ---- start ----------------------------------------------------------------------------------- */
@@ -484,7 +280,7 @@ bool cuda_wide_pixels_know(const struct cuda_pixels *p)
 {
 	return p->x.type != CUDA_F32 && p->n % COLUMNS == 0 &&
 	       (p->k == 64 || p->k == 128 || p->k == 256) && (p->rows + ROWS) * p->n < INT32_MAX &&
-	       shared_bytes(p->k) <= p->shared_block && cuda_tensor_map_exist();
+	       shared_bytes(true, p->k) <= p->shared_block && cuda_tensor_map_exist();
 }
 
 size_t cuda_wide_pixels_scratch(const struct cuda_pixels *p)
@@ -511,7 +307,7 @@ template <typename T, bool GRAD, int CHUNKS>
 static cudaError_t start_with(
 	const struct cuda_pixels *p, const struct cuda_bn_grad *g, void *parts, cudaStream_t stream)
 {
-	const size_t bytes = shared_bytes(p->k);
+	const size_t bytes = shared_bytes(GRAD, p->k);
 	const dim3 blocks((unsigned)(p->n / COLUMNS), (unsigned)blocks_down(p));
 	CUtensorMap x, w;
 	cudaError_t rc = cudaFuncSetAttribute(wide_pixels_kernel<T, GRAD, CHUNKS>,
