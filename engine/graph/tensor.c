@@ -425,26 +425,71 @@ void jm_elements_set(enum jm_dtype type, void *data, int64_t first, const float 
 			jm_element_set(type, data, first + i, (double)value[i]);
 }
 
-/* Advances to the next index in row-major order. */
-static void step_index(const struct jm_tensor *t, int64_t *index)
+/* ---- to and from plain memory ---------------------------------------------------------------- */
+
+#define PARTS 256 /* positions that are worked out at a time */
+
+static int longest_dim(const struct jm_tensor *t)
+{
+	int longest = 0;
+
+	for (int d = 1; d < t->rank; d++)
+		longest = t->dim[d] > t->dim[longest] ? d : longest;
+	return longest;
+}
+
+/* Advances all indices but that of `along` in row-major order. */
+static void step_index(const struct jm_tensor *t, int along, int64_t *index)
 {
 	for (int i = t->rank - 1; i >= 0; i--) {
+		if (i == along)
+			continue;
 		if (++index[i] < t->dim[i])
 			return;
 		index[i] = 0;
 	}
 }
 
+/* Copies n elements between both; the positions of plain ones are a stride apart. */
+static void reorder_row(char *laid, char *plain, const int64_t *part, int64_t n, size_t stride,
+	size_t each, bool out)
+{
+	for (int64_t i = 0; i < n; i++, plain += stride) {
+		char *there = laid + (size_t)part[i] * each;
+
+		if (each == sizeof(float))
+			memcpy(out ? plain : there, out ? there : plain, sizeof(float));
+		else
+			memcpy(out ? plain : there, out ? there : plain, each);
+	}
+}
+
+/* The position of an element is the sum of a part for each of its indices. */
 void jm_tensor_reorder(const struct jm_tensor *t, void *to, const void *from, bool to_layout)
 {
-	int64_t index[JM_DIMS] = {0}, n = jm_tensor_count(t);
+	int along = longest_dim(t);
+	int64_t part[PARTS], rows = jm_tensor_count(t) / t->dim[along], stride = 1;
 	size_t each = jm_dtype_bytes(t->type);
+	char *laid = to_layout ? to : (void *)(uintptr_t)from;
+	char *plain = to_layout ? (void *)(uintptr_t)from : to;
 
-	for (int64_t i = 0; i < n; i++, step_index(t, index)) {
-		size_t plain = (size_t)i * each;
-		size_t there = (size_t)jm_layout_offset(t, &t->layout, index) * each;
+	for (int d = along + 1; d < t->rank; d++)
+		stride *= t->dim[d];
+	for (int64_t first = 0; first < t->dim[along]; first += PARTS) {
+		int64_t n = t->dim[along] - first, index[JM_DIMS] = {0};
 
-		memcpy((char *)to + (to_layout ? there : plain),
-			(const char *)from + (to_layout ? plain : there), each);
+		n = n < PARTS ? n : PARTS;
+		for (int64_t i = 0; i < n; i++) {
+			index[along] = first + i;
+			part[i] = jm_layout_offset(t, &t->layout, index);
+		}
+		index[along] = 0;
+		for (int64_t r = 0; r < rows; r++, step_index(t, along, index)) {
+			int64_t row = r / stride * stride * t->dim[along] + r % stride;
+
+			reorder_row(laid + (size_t)jm_layout_offset(t, &t->layout, index) * each,
+				plain + (size_t)(row + first * stride) * each, part, n,
+				(size_t)stride * each, each, !to_layout);
+		}
 	}
 }

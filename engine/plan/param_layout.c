@@ -62,16 +62,21 @@ static bool is_dense(const struct jm_tensor *t, const struct jm_layout *layout)
 	return jm_layout_bytes(t, layout) == (size_t)jm_tensor_count(t) * jm_dtype_bytes(t->type);
 }
 
-/* Seconds of the cheapest way to run the node with the current layouts; infinite = none. */
+/* Seconds of the cheapest way to run the node with the current layouts; infinite = none. What it
+ * adds to is not considered: that tensor has no layout yet. */
 static double cheapest(const struct jm_program *p, struct jm_node *n)
 {
 	struct jm_group group = {.n_nodes = 1, .node = {n}};
 	struct jm_choice choice[JM_CHOICE_MAX] = {0};
-	int n_choices = p->device->backend->select(p->device->dev, &group, choice, NULL);
+	unsigned sums = n->accumulate;
 	double least = INFINITY;
+	int n_choices;
 
+	n->accumulate = 0;
+	n_choices = p->device->backend->select(p->device->dev, &group, choice, NULL);
 	for (int i = 0; i < n_choices; i++)
 		least = fmin(least, jm_choice_cost(p, &group, &choice[i], 0));
+	n->accumulate = sums;
 	return least;
 }
 
@@ -122,13 +127,7 @@ static double cost(const struct jm_program *p, const struct jm_cell *c, struct j
 /* True if the gradient can get this layout, from the node itself or from another one after it. */
 static bool works(const struct jm_program *p, struct jm_node *wgrad)
 {
-	unsigned sums = wgrad->accumulate;
-	bool good;
-
-	wgrad->accumulate = 0;
-	good = isfinite(cheapest(p, wgrad)) || jm_node_narrows(wgrad);
-	wgrad->accumulate = sums;
-	return good;
+	return isfinite(cheapest(p, wgrad)) || jm_node_narrows(wgrad);
 }
 
 static void choose(const struct jm_program *p, struct jm_cell *c, struct jm_node *wgrad)

@@ -224,15 +224,18 @@ static void place(struct cpu_conv *c)
 	}
 }
 
-/* Completes the plan that describe began. layout: by role, each NULL = any. */
+/* Completes the plan that describe began. layout: by role, each NULL = any. Weights that are a
+ * result, and grouped ones, are reordered from or to oneDNN's preferred layout if theirs
+ * differs. */
 static dnnl_status_t plan(
 	const struct cpu_dev *dev, const struct jm_layout *const *layout, struct cpu_conv *c)
 {
+	bool any = c->result == WEI || c->groups > 1;
 	dnnl_memory_desc_t md[ROLES], bias;
 	dnnl_status_t s;
 
 	for (int r = 0; r < ROLES; r++) {
-		wanted_desc(c, r, layout[r], &md[r]);
+		wanted_desc(c, r, r == WEI && any ? NULL : layout[r], &md[r]);
 		piece_desc(c, r, layout[r] ? layout[r] : &(struct jm_layout){0}, type_of(c->t[r]),
 			&c->outer[r]);
 	}
@@ -244,15 +247,6 @@ static dnnl_status_t plan(
 	return s;
 }
 
-/* Weights that are a result are plain, and grouped ones have no layout that the engine can
- * describe. */
-static bool weights_free(const struct cpu_conv *c)
-{
-	return c->result != WEI && c->groups == 1;
-}
-
-/* Images in the engine's layout; weights as well, or in oneDNN's preferred layout where they
- * will be reordered. */
 dnnl_status_t cpu_conv_plan(const struct cpu_dev *dev, const struct jm_node *node,
 	const struct jm_layout *layout, struct cpu_conv *ret)
 {
@@ -260,8 +254,7 @@ dnnl_status_t cpu_conv_plan(const struct cpu_dev *dev, const struct jm_node *nod
 
 	describe(dev, node, ret);
 	for (int r = 0; r < ROLES; r++)
-		if (r != WEI || weights_free(ret))
-			fixed[r] = layout ? &layout[r] : &ret->t[r]->layout;
+		fixed[r] = layout ? &layout[r] : &ret->t[r]->layout;
 	return plan(dev, fixed, ret);
 }
 
@@ -276,7 +269,8 @@ static void set_choice(const struct jm_node *n, const struct jm_layout *l, struc
 	ret->out[0][0] = l[forward ? DST : weights ? WEI : SRC];
 }
 
-/* The layouts that oneDNN prefers; plain where struct jm_layout cannot describe them. */
+/* The layouts that oneDNN prefers; plain where struct jm_layout cannot describe them, as of grouped
+ * weights. */
 static dnnl_status_t ask(const struct cpu_dev *dev, const struct jm_node *n, struct jm_layout *ret)
 {
 	const struct jm_layout *any[ROLES] = {0};
@@ -288,7 +282,7 @@ static dnnl_status_t ask(const struct cpu_dev *dev, const struct jm_node *n, str
 	if (s)
 		return s;
 	for (int r = 0; r < ROLES; r++)
-		if ((r == WEI && !weights_free(&c)) || !cpu_layout_of(&c.inner[r], &ret[r]))
+		if ((r == WEI && c.groups > 1) || !cpu_layout_of(&c.inner[r], &ret[r]))
 			ret[r] = (struct jm_layout){0};
 	dnnl_primitive_desc_destroy(c.pd);
 	return s;
@@ -331,37 +325,63 @@ static bool sum_is_cheap(
 	return !is_slow(c) && jm_layout_equal(&layout[SRC], &node->out[0]->layout);
 }
 
-/* The layouts that oneDNN prefers; 0 = none, with the reason in err. */
-static int offer_onednn(const struct cpu_dev *dev, const struct jm_node *node,
-	struct jm_choice *choice, struct jm_err *err)
+static double seconds_of(
+	const struct cpu_dev *dev, const struct jm_node *node, const struct cpu_conv *c)
 {
-	struct jm_layout layout[ROLES] = {0};
+	if (c->result != WEI)
+		return cpu_seconds(dev, node, CPU_CONV);
+	return cpu_seconds(dev, node, CPU_CONV_WGRAD) +
+	       (c->apart[WEI] ? cpu_copy_seconds(dev, c->t[WEI]) : 0);
+}
+
+/* oneDNN with operands in these layouts; false = not possible, with the reason in err. */
+static bool offer_layouts(const struct cpu_dev *dev, const struct jm_node *node,
+	const struct jm_layout *layout, struct jm_choice *choice, struct jm_err *err)
+{
 	struct cpu_conv c;
-	dnnl_status_t s;
+	dnnl_status_t s = cpu_conv_plan(dev, node, layout, &c);
 	bool cheap;
 
-	if (refuse_sum(node, err))
-		return 0;
-	s = ask(dev, node, layout);
-	if (!s)
-		s = cpu_conv_plan(dev, node, layout, &c);
 	if (s) {
 		cpu_conv_fail(err, node, s);
-		return 0;
+		return false;
 	}
 	cheap = !cpu_conv_adds(&c) || sum_is_cheap(&c, layout, node);
 	dnnl_primitive_desc_destroy(c.pd);
 	if (!cheap) {
 		jm_err_set(err, JM_ENOSUP, "The tensor that %s adds to has another layout.",
 			jm_op_name(node->op));
-		return 0;
+		return false;
 	}
 	set_choice(node, layout, choice);
 	choice->scratch = c.bytes;
-	choice->seconds =
-		cpu_seconds(dev, node, node->op == JM_OP_CONV_WGRAD ? CPU_CONV_WGRAD : CPU_CONV);
+	choice->seconds = seconds_of(dev, node, &c);
 	choice->flops_executed = NAN;
-	return 1;
+	return true;
+}
+
+/* The layouts that oneDNN prefers, and the same with a plain gradient of weights; returns how many:
+ * 0 = none, with the reason in err. */
+static int offer_onednn(const struct cpu_dev *dev, const struct jm_node *node,
+	struct jm_choice *choice, struct jm_err *err)
+{
+	struct jm_layout layout[ROLES] = {0};
+	dnnl_status_t s;
+	int n;
+
+	if (refuse_sum(node, err))
+		return 0;
+	s = ask(dev, node, layout);
+	if (s) {
+		cpu_conv_fail(err, node, s);
+		return 0;
+	}
+	n = offer_layouts(dev, node, layout, choice, err);
+	if (n && node->op == JM_OP_CONV_WGRAD && layout[WEI].rank) {
+		layout[WEI] = (struct jm_layout){0};
+		n += offer_layouts(dev, node, layout, &choice[n], err);
+	}
+	return n;
 }
 
 int cpu_conv_offer(const struct cpu_dev *dev, const struct jm_node *node, struct jm_choice *choice,

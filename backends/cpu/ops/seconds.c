@@ -42,3 +42,8 @@ double cpu_seconds(const struct cpu_dev *dev, const struct jm_node *node, enum c
 		compute *= 2; /* as on Zen 4, see cpu_bf16_is_fast */
 	return fmax(node->flops_executed / compute, memory);
 }
+
+double cpu_copy_seconds(const struct cpu_dev *dev, const struct jm_tensor *t)
+{
+	return 2 * (double)t->bytes / (MEMORY_RATE * dev->threads);
+}

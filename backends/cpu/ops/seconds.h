@@ -7,5 +7,7 @@
 
 /* The estimated time of a node by its FLOPs or bytes; never NaN. */
 double cpu_seconds(const struct cpu_dev *dev, const struct jm_node *node, enum cpu_how how);
+/* That of a copy of the tensor in another layout. */
+double cpu_copy_seconds(const struct cpu_dev *dev, const struct jm_tensor *t);
 
 #endif

@@ -551,6 +551,31 @@ static void names_have_up_to_127_characters(void **unused)
 	kit_done(&k);
 }
 
+/* [3][19][2][3][16 of dim 1][16 of dim 0], with padding; and back. */
+static void elements_go_to_their_blocks(void **unused)
+{
+	enum { A = 35, B = 300, S = 6, N = A * B * S, LAID = 48 * 304 * S };
+	struct jm_tensor t = {.type = JM_F32, .rank = 4, .dim = {A, B, 2, 3}};
+	float *plain = malloc(N * sizeof(float)), *laid = calloc(LAID, sizeof(float));
+
+	(void)unused;
+	t.layout = (struct jm_layout){4, {0, 1, 2, 3}, 2, {1, 0}, {16, 16}};
+	for (int i = 0; i < N; i++)
+		plain[i] = (float)(i + 1);
+	jm_tensor_reorder(&t, laid, plain, true);
+	for (int i = 0; i < N; i++) {
+		int a = i / S / B, b = i / S % B, block = (a / 16 * 19 + b / 16) * S + i % S;
+
+		assert_true(laid[block * 256 + b % 16 * 16 + a % 16] == plain[i]);
+	}
+	memset(plain, 0, N * sizeof(float));
+	jm_tensor_reorder(&t, plain, laid, false);
+	for (int i = 0; i < N; i++)
+		assert_true(plain[i] == (float)(i + 1));
+	free(plain);
+	free(laid);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -566,6 +591,7 @@ int main(void)
 		cmocka_unit_test(attention_over_a_cache),
 		cmocka_unit_test(positions_are_an_operand),
 		cmocka_unit_test(names_have_up_to_127_characters),
+		cmocka_unit_test(elements_go_to_their_blocks),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 
+#include "engine/run/program.h"
 #include "kit/engine_kit.h"
 #include "kit/test.h"
 
@@ -121,12 +122,44 @@ JM_API const char *__lsan_default_options(void)
 	return "use_tls=0";
 }
 
+/* Filters, also those whose convolution's gradient is added to another one's, lie as the gradient
+ * writes them: no forward pass reads a copy in another layout. */
+static void filters_are_not_reordered_forward(void **unused)
+{
+	static const char *const resnet[] = {
+		"resnet18", "hidden=16", "image=192", "classes=10", NULL};
+	const struct jm_training how = {.batch = 2,
+		.micro_steps = 1,
+		.adamw = {.beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .clip = 1}};
+	struct jm_program *p;
+	struct jm_device d;
+	int filters = 0;
+
+	(void)unused;
+	if (jm_device_open("cpu", 2, &d, NULL))
+		skip();
+	p = kit_plan(resnet, &how, &d);
+	for (int i = 0; i < p->n_units; i++) {
+		const struct jm_node *n = p->unit[i]->group.node[0];
+
+		if (n->op != JM_OP_CONV || n->in[1]->dim[1] < 16)
+			continue;
+		assert_int_equal(n->in[1]->class, JM_CLASS_PARAM);
+		assert_int_equal(n->in[1]->layout.rank, 4);
+		filters++;
+	}
+	assert_int_equal(filters, 19);
+	kit_plan_free(p);
+	jm_device_close(&d);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(sum_with_bias),
 		cmocka_unit_test(sums_of_statistics),
 		cmocka_unit_test(mixed_update),
+		cmocka_unit_test(filters_are_not_reordered_forward),
 	};
 
 	setenv("ONEDNN_MAX_CPU_ISA", "AVX2", 1); /* read once, when oneDNN is first asked */
