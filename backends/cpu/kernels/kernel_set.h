@@ -57,6 +57,17 @@ struct cpu_few_rows {
 	void (*gemm)(const struct cpu_gemm *g);
 };
 
+/* The same, all f32, for a small batch: few rows of a, or with `outer` few of k. rows: b is
+ * transposed; gradient: neither; outer: a is. */
+struct cpu_thin {
+	size_t (*rows_scratch)(const struct cpu_gemm *g);
+	void (*rows)(const struct cpu_gemm *g);
+	size_t (*gradient_scratch)(const struct cpu_gemm *g);
+	void (*gradient)(const struct cpu_gemm *g);
+	size_t (*outer_scratch)(const struct cpu_gemm *g);
+	void (*outer)(const struct cpu_gemm *g);
+};
+
 /* Heads within a tensor; strides in elements. */
 struct cpu_view {
 	int64_t offset, batch, row, head;
@@ -346,6 +357,7 @@ struct cpu_kernels {
 	const struct cpu_pages *pages;
 	const struct cpu_spectrals *spectrals;
 	const struct cpu_few_rows *few_rows;
+	const struct cpu_thin *thin;
 };
 
 #endif

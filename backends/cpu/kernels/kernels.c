@@ -18,12 +18,14 @@
 	extern const struct cpu_pages cpu_pages_##target;                                          \
 	extern const struct cpu_spectrals cpu_spectrals_##target;                                  \
 	extern const struct cpu_few_rows cpu_few_rows_##target;                                    \
+	extern const struct cpu_thin cpu_thin_##target;                                            \
 	static const struct cpu_kernels kernels_##target = {#target, wide, &cpu_gemms_##target,    \
 		&cpu_attentions_##target, &cpu_norms_##target, &cpu_pointwise_##target,            \
 		&cpu_rows_##target, &cpu_losses_##target, &cpu_optims_##target,                    \
 		&cpu_acts_##target, &cpu_images_##target, &cpu_images_last_##target,               \
 		&cpu_pools_##target, &cpu_groupnorms_##target, &cpu_sequences_##target,            \
-		&cpu_pages_##target, &cpu_spectrals_##target, &cpu_few_rows_##target}
+		&cpu_pages_##target, &cpu_spectrals_##target, &cpu_few_rows_##target,              \
+		&cpu_thin_##target}
 
 DECLARE(base, false);
 #ifdef __x86_64__

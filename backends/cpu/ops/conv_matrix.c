@@ -9,6 +9,10 @@
  * (oneDNN 2.6, Sapphire Rapids). Forward and the other gradient of oneDNN's convolutions are as
  * fast as its products, so oneDNN runs them. On other processors images are blocked by 16 channels,
  * and products are used only for images whose channels are last.
+ *
+ * A convolution whose window is the whole image is a linear layer, too: y[B, K] = x[B, C R S] w[K,
+ * C R S]^T of plain tensors. oneDNN wants such weights in another layout for each of the three
+ * products, which are then slower by the reorders of many weights.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -32,17 +36,36 @@ static bool is_last(const struct jm_tensor *t)
 	return t && jm_layout_equal(&t->layout, &last);
 }
 
-/* True if the shapes allow a product. */
+static const struct jm_tensor *weights(const struct jm_node *n)
+{
+	return n->op == JM_OP_CONV_WGRAD ? n->out[0] : n->in[1];
+}
+
+static bool is_alone(const struct jm_node *n)
+{
+	return n->attr.conv.groups == 1 && !n->attr.conv.pad[0] && !n->attr.conv.pad[1] &&
+	       !n->attr.conv.more[0] && !n->attr.conv.more[1];
+}
+
+/* True if y = x w for each pixel. */
 static bool is_product(const struct jm_node *n)
 {
-	const struct jm_tensor *w = n->op == JM_OP_CONV_WGRAD ? n->out[0] : n->in[1];
+	const struct jm_tensor *w = weights(n);
 
-	if (n->attr.conv.groups != 1 || w->dim[2] != 1 || w->dim[3] != 1)
-		return false;
-	for (int i = 0; i < 2; i++)
-		if (n->attr.conv.stride[i] != 1 || n->attr.conv.pad[i] || n->attr.conv.more[i])
-			return false;
-	return true;
+	return is_alone(n) && w->dim[2] == 1 && w->dim[3] == 1 && n->attr.conv.stride[0] == 1 &&
+	       n->attr.conv.stride[1] == 1;
+}
+
+/* True if the window is the whole image, of several pixels. */
+static bool is_whole(const struct jm_node *n)
+{
+	const struct jm_tensor *w = weights(n);
+	const struct jm_tensor *x = n->op == JM_OP_CONV		? n->in[0]
+				    : n->op == JM_OP_CONV_DGRAD ? n->out[0]
+								: n->in[1];
+
+	return is_alone(n) && w->dim[2] == x->dim[2] && w->dim[3] == x->dim[3] &&
+	       w->dim[2] * w->dim[3] > 1;
 }
 
 static const struct cpu_op *linear_of(enum jm_op op)
@@ -52,13 +75,16 @@ static const struct cpu_op *linear_of(enum jm_op op)
 	return op == JM_OP_CONV_DGRAD ? &cpu_op_linear_dgrad : &cpu_op_linear_wgrad;
 }
 
-/* An image as a matrix of pixels, or weights without their window. */
+/* An image as a matrix of pixels; a plain one, or weights, as a row for each of the first dim. */
 static struct jm_tensor matrix(const struct jm_tensor *t)
 {
 	struct jm_tensor m = *t;
+	int64_t pixels = t->dim[2] * t->dim[3];
 
 	if (is_last(t))
-		m.dim[0] *= t->dim[2] * t->dim[3];
+		m.dim[0] *= pixels;
+	else
+		m.dim[1] *= pixels;
 	m.rank = 2;
 	m.layout = (struct jm_layout){0};
 	return m;
@@ -109,9 +135,10 @@ int cpu_conv_matrix_offer(
 	struct jm_node shaped = *node, l;
 	struct jm_tensor t[IMAGES], image[IMAGES];
 
-	if (!is_product(node) || (!comes_last(node) && !is_faster(dev, node)))
+	if (!is_whole(node) && (!is_product(node) || (!comes_last(node) && !is_faster(dev, node))))
 		return 0;
-	set_layouts(node, choice);
+	if (!is_whole(node))
+		set_layouts(node, choice);
 	image[0] = *node->in[0];
 	image[1] = *node->in[1];
 	image[2] = *node->out[0];

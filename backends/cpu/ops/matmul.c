@@ -230,14 +230,50 @@ static bool is_few(const struct cpu_dev *dev, const struct cpu_gemm *g)
 	return g->m <= most && !g->a.transposed && g->b.transposed;
 }
 
+static bool is_f32(const struct cpu_gemm *g)
+{
+	return !g->a.bf16 && !g->b.bf16 && !g->c_bf16;
+}
+
+#define BATCH 32 /* at most */
+
+/*
+ * Two cores of a Sapphire Rapids, 4096 x 9216 weights in f32, ms of a thin product and of what ran
+ * before it: 32 rows forward 9.3 and 19 (few_rows), gradient of x 13.5 and 35 (gemm), of weights 11
+ * and 23 (gemm); 4 rows and 4096 x 25088 weights, gradient of x 21 and 71, of weights 12 and 67.
+ */
+static own_gemm *thin_of(const struct cpu_dev *dev, const struct cpu_gemm *g, size_t *ret_scratch)
+{
+	const struct cpu_thin *thin = dev->kernels->thin;
+
+	if (!is_f32(g) || !dev->kernels->wide)
+		return NULL;
+	if (!g->a.transposed && g->b.transposed && g->m > BATCH / 4 && g->m <= BATCH) {
+		*ret_scratch = thin->rows_scratch(g);
+		return thin->rows;
+	}
+	if (!g->a.transposed && !g->b.transposed && g->m <= BATCH && g->k > 2 * BATCH) {
+		*ret_scratch = thin->gradient_scratch(g);
+		return thin->gradient;
+	}
+	if (g->a.transposed && !g->b.transposed && g->k <= BATCH && g->m > 2 * BATCH) {
+		*ret_scratch = thin->outer_scratch(g);
+		return thin->outer;
+	}
+	return NULL;
+}
+
 /* The own kernel for a product, also if oneDNN refuses it; NULL: oneDNN's. */
 static own_gemm *own_of(
 	const struct cpu_dev *dev, const struct cpu_gemm *g, bool with_bias, size_t *ret_scratch)
 {
 	const struct cpu_kernels *own = dev->kernels;
+	own_gemm *thin = thin_of(dev, g, ret_scratch);
 	dnnl_primitive_desc_t pd = NULL;
 	const dnnl_memory_desc_t *md;
 
+	if (thin)
+		return thin;
 	if (is_long(g)) {
 		*ret_scratch = own->gemms->long_scratch(g);
 		return own->gemms->long_gemm;

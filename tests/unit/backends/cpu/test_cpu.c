@@ -4,54 +4,8 @@
  * their tiles, against plain loops in f64. (test_backend compares whole ops with ref at small
  * sizes.)
  */
-#include <stdlib.h>
-
-#include "backends/cpu/kernels/kernels.h"
-#include "backends/cpu/kernels/simd.h"
+#include "cpu_values.h"
 #include "engine/graph/rng.h"
-#include "kit/test.h"
-
-#define THREADS 3
-
-static float *normal(size_t n, unsigned seed)
-{
-	float *x = malloc(n * sizeof *x);
-
-	for (size_t i = 0; i < n; i++) {
-		double sum = -6;
-		for (int k = 0; k < 12; k++)
-			sum += (seed = seed * 1664525u + 1013904223u) / 4294967296.0;
-		x[i] = (float)sum;
-	}
-	return x;
-}
-
-/* The same numbers as bf16, which x takes on too. */
-static uint16_t *narrow(float *x, size_t n)
-{
-	uint16_t *y = malloc(n * sizeof *y);
-
-	for (size_t i = 0; i < n; i++) {
-		y[i] = jm_to_bf16(x[i]);
-		x[i] = jm_from_bf16(y[i]);
-	}
-	return y;
-}
-
-static void *scratch_new(size_t bytes)
-{
-	void *p = aligned_alloc(64, bytes / 64 * 64 + 64);
-
-	memset(p, 0xff, bytes); /* NaNs: nothing may be read that was not written */
-	return p;
-}
-
-static void near(double got, double want, double tolerance)
-{
-	if (!(fabs(got - want) <= tolerance))
-		print_error("got %.9g, not %.9g +- %.2g\n", got, want, tolerance);
-	assert_true(fabs(got - want) <= tolerance);
-}
 
 /* ---- exp, gelu, bf16 ------------------------------------------------------------------------- */
 
@@ -79,110 +33,7 @@ static void exp_and_gelu(void **unused)
 	assert_int_equal(jm_to_bf16(-1 - 0x3p-8f + 0x1p-20f), 0xbf81);
 }
 
-/* ---- products -------------------------------------------------------------------------------- */
-
-struct product {
-	int64_t m, n, k;
-	bool bf16, ta, tb, add;
-};
-
-static double element(const float *x, const struct cpu_matrix *m, int64_t i, int64_t j)
-{
-	return (double)(m->transposed ? x[j * m->ld + i] : x[i * m->ld + j]);
-}
-
-/* Compares a spread of elements: all would take minutes. */
-static void check_product(const struct cpu_gemm *g, const float *a, const float *b,
-	const float *before, const float *bias)
-{
-	double size = sqrt((double)g->k);
-
-	for (int64_t at = 0; at < g->m * g->n; at += 1 + g->m * g->n / 997) {
-		int64_t i = at / g->n, j = at % g->n;
-		double sum = (double)bias[j] + (g->accumulate ? (double)before[at] : 0);
-		float got;
-		for (int64_t p = 0; p < g->k; p++)
-			sum += element(a, &g->a, i, p) * element(b, &g->b, p, j);
-		jm_load(g->c, g->c_bf16, (size_t)at, 1, &got);
-		near((double)got, sum, g->c_bf16 ? 4e-3 * fabs(sum) + 1e-4 : 2e-6 * size);
-	}
-}
-
-struct way {
-	size_t (*scratch)(const struct cpu_gemm *g);
-	void (*gemm)(const struct cpu_gemm *g);
-};
-
-static void multiply(struct way way, const struct product *p)
-{
-	size_t na = (size_t)(p->m * p->k), nb = (size_t)(p->k * p->n), nc = (size_t)(p->m * p->n);
-	float *a = normal(na, 1), *b = normal(nb, 2), *c = normal(nc, 3),
-	      *bias = normal((size_t)p->n, 4);
-	uint16_t *ha = narrow(a, na), *hb = narrow(b, nb), *hc = narrow(c, nc);
-	float *before = normal(nc, 3);
-	struct cpu_gemm g = {
-		.m = p->m,
-		.n = p->n,
-		.k = p->k,
-		.a = {p->bf16 ? (void *)ha : a, p->bf16, p->ta, p->ta ? p->m : p->k},
-		.b = {p->bf16 ? (void *)hb : b, p->bf16, p->tb, p->tb ? p->k : p->n},
-		.c = p->bf16 ? (void *)hc : c,
-		.ldc = p->n,
-		.c_bf16 = p->bf16,
-		.accumulate = p->add,
-		.bias = bias,
-		.threads = THREADS,
-	};
-
-	free(narrow(before, nc));
-	g.scratch = scratch_new(way.scratch(&g));
-	way.gemm(&g);
-	check_product(&g, a, b, before, bias);
-	free(a), free(b), free(c), free(bias), free(ha), free(hb), free(hc), free(before);
-	free(g.scratch);
-}
-
-static void products(void **unused)
-{
-	static const struct product all[] = {
-		{1600, 50, 1100, false, false, true, false},
-		{1600, 50, 1100, true, true, false, true},
-		{37, 3200, 1030, true, false, true, true},
-		{37, 3200, 1030, false, true, false, true},
-		{5, 3, 2, false, false, false, false},
-		{1, 1, 2100, true, true, true, false},
-		{150, 410, 2100, true, false, false, true},
-		{150, 410, 2100, false, true, true, false},
-	};
-	const struct cpu_kernels *set;
-
-	(void)unused;
-	for (int s = 0; (set = cpu_kernels_get(s)); s++) {
-		print_message("%s\n", set->target);
-		for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-			multiply((struct way){set->gemms->scratch, set->gemms->gemm}, &all[i]);
-	}
-}
-
-static void products_of_few_rows(void **unused)
-{
-	static const struct product all[] = {
-		{1, 50, 2100, false, false, true, false},
-		{1, 51, 2100, true, false, true, true},
-		{2, 410, 96, false, false, true, true},
-		{3, 7, 1030, true, false, true, false},
-		{4, 3, 2, true, false, true, false},
-		{7, 130, 33, false, false, true, false},
-		{32, 130, 768, true, false, true, true},
-	};
-	const struct cpu_kernels *set;
-
-	(void)unused;
-	for (int s = 0; (set = cpu_kernels_get(s)); s++)
-		for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-			multiply(
-				(struct way){set->few_rows->scratch, set->few_rows->gemm}, &all[i]);
-}
+/* ---- the speed of a core --------------------------------------------------------------------- */
 
 /* At most what two units could do at 6.5 GHz; it was 3.4 times that when the compiler omitted
  * products. */
@@ -561,8 +412,6 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(exp_and_gelu),
-		cmocka_unit_test(products),
-		cmocka_unit_test(products_of_few_rows),
 		cmocka_unit_test(a_cores_speed_is_one_that_a_core_can_have),
 		cmocka_unit_test(attention),
 		cmocka_unit_test(norms),
