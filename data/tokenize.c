@@ -4,9 +4,12 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/files/output.h"
 
 #define PART (1 << 20) /* bytes */
 
@@ -197,9 +200,31 @@ static int all_files(void *arg, struct jm_megatron *set, struct jm_err *err)
 	return code;
 }
 
+/* No text is one of the files that are written. */
+static int check_texts(const struct jm_tokenize *job, const char *out, struct jm_err *err)
+{
+	static const char *const ends[] = {"bin", "idx"};
+	char path[PATH_MAX];
+
+	for (int i = 0; i < 2 * job->n_texts; i++) {
+		const char *text = job->texts[i / 2];
+
+		if (snprintf(path, sizeof(path), "%s.%s", out, ends[i % 2]) < PATH_MAX &&
+			jm_output_same(text, path))
+			return jm_err_set(err, JM_EUSAGE,
+				"The tokens would replace their text %s; name another OUT than "
+				"%s.",
+				text, out);
+	}
+	return 0;
+}
+
 int jm_tokenize(struct jm_tokenize *job, const char *out, struct jm_err *err)
 {
+	int code = check_texts(job, out, err);
+
 	job->bytes = 0;
-	return jm_megatron_write(
-		out, jm_tokenizer_size(job->tokenizer), all_files, job, &job->size, err);
+	return code ? code
+		    : jm_megatron_write(out, jm_tokenizer_size(job->tokenizer), all_files, job,
+			      &job->size, err);
 }

@@ -21,7 +21,7 @@ struct jm_tokenize {
 };
 
 /* Writes OUT.bin and OUT.idx; a document without bytes is left out. The error names the file, and
- * the line. */
+ * the line. JM_EUSAGE: a text is one of the two. */
 int jm_tokenize(struct jm_tokenize *job, const char *out, struct jm_err *err);
 
 #endif

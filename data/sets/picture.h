@@ -64,7 +64,8 @@ struct jm_picture_format {
 	const char *magic;
 	size_t n_magic; /* the bytes that every file of the format begins with */
 	/*
-	 * The pixels of a file's bytes; grey becomes three equal channels, alpha is dropped.
+	 * The pixels of a file's bytes; grey becomes three equal channels, what is transparent
+	 * lies on black.
 	 * JM_EFORMAT: it ends early, is damaged where it was read (all of it for the whole
 	 * picture), or is not supported; `name` is the file's. Its size has passed jm_picture_size
 	 * before its pixels are read.

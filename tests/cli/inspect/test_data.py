@@ -154,6 +154,16 @@ def test_what_is_wrong_is_named_and_nothing_is_left(tmp_path, text, options, sta
     assert os.listdir(tmp_path) == ["text"]
 
 
+@pytest.mark.parametrize("end", [".bin", ".idx"])
+def test_tokens_never_replace_their_text(tmp_path, text, end):
+    own, link = tmp_path / f"own{end}", tmp_path / "link"
+    text.rename(own)
+    link.symlink_to(own)
+    for name in [own, link]:
+        assert "would replace their text" in sentence(tokenize(name, tmp_path / "own"), USAGE)
+    assert own.read_bytes() == TEXT.encode()
+
+
 def test_other_words_and_texts_are_refused(tmp_path, text):
     assert "tokenise" in sentence(jm("data", "tokenise", text, "out"), USAGE)
     assert "TEXT" in sentence(jm("data", "tokenize", text), USAGE)
