@@ -283,6 +283,7 @@ static int read_part(const struct load *l, const struct jm_weight_part *part, vo
 {
 	const struct jm_safetensor *t = jm_weights_part_in(l->s, l->ret, part);
 	size_t width = jm_safetensor_type_bytes(t->type), most = CHUNK / width;
+	enum jm_dtype to = jm_program_value_type(l->p, part->tensor);
 	int64_t count = jm_safetensor_count(t);
 	void *chunk = malloc(CHUNK);
 	int code = chunk ? 0 : jm_err_set(l->err, JM_ENOMEM, "Out of memory for weights.");
@@ -291,12 +292,9 @@ static int read_part(const struct load *l, const struct jm_weight_part *part, vo
 		size_t n = (size_t)(count - i) < most ? (size_t)(count - i) : most;
 
 		code = jm_safetensors_read(l->s, t, (uint64_t)i * width, chunk, n * width, l->err);
-		if (!code && !convert(part, jm_weights_dtype(t->type), chunk, i, (int64_t)n,
-				     jm_program_value_type(l->p, part->tensor), data))
-			code = jm_err_set(l->err, JM_EFORMAT,
-				"Tensor '%.100s' of weights %s has a value that is not a number or "
-				"infinite; give weights of an earlier step.",
-				t->name, l->s->path);
+		if (!code &&
+			!convert(part, jm_weights_dtype(t->type), chunk, i, (int64_t)n, to, data))
+			code = jm_weights_not_finite(l->s, t, to, l->err);
 	}
 	free(chunk);
 	return code;

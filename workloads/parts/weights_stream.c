@@ -58,19 +58,19 @@ static bool widen_bf16(const uint16_t *from, int64_t n, uint32_t *to)
 
 static bool round_f32(const float *from, int64_t n, uint16_t *to)
 {
-	bool good = true;
+	uint32_t bad = 0;
 
 	for (int64_t i = 0; i < n; i++) {
-		good = good && isfinite(from[i]);
 		to[i] = jm_bf16_set(from[i]);
+		bad |= (to[i] & 0x7f80) == 0x7f80;
 	}
-	return good;
+	return !bad;
 }
 
 bool jm_weights_convert(
 	enum jm_dtype from, const void *source, int64_t n, enum jm_dtype to, void *target)
 {
-	bool good = true;
+	bool good = true, shrinks = from == JM_F64 || to == JM_F16;
 
 	if (from == JM_F32 && to == JM_F32)
 		return copy_f32(source, n, target);
@@ -85,8 +85,19 @@ bool jm_weights_convert(
 
 		good = good && isfinite(x);
 		jm_element_set(to, target, i, x);
+		if (shrinks)
+			good = good && isfinite(jm_element_get(to, target, i));
 	}
 	return good;
+}
+
+int jm_weights_not_finite(const struct jm_safetensors *file, const struct jm_safetensor *t,
+	enum jm_dtype to, struct jm_err *err)
+{
+	return jm_err_set(err, JM_EFORMAT,
+		"Tensor '%.100s' of weights %s has a value that is not a number or infinite as %s, "
+		"the type in the network; give weights of an earlier step, or another --precision.",
+		t->name, file->path, jm_dtype_name(to));
 }
 
 /* ---- a range of a tensor --------------------------------------------------------------------- */
@@ -120,10 +131,7 @@ static void fill_share(void *arg, int share, int64_t first, int64_t count)
 			    (size_t)n * width, err) &&
 			!jm_weights_convert(jm_weights_dtype(r->from->type), chunk, n, r->to,
 				r->target + (size_t)i * size))
-			jm_err_set(err, JM_EFORMAT,
-				"Tensor '%.100s' of weights %s has a value that is not a number or "
-				"infinite; give weights of an earlier step.",
-				r->from->name, r->file->path);
+			jm_weights_not_finite(r->file, r->from, r->to, err);
 	}
 	free(chunk);
 }

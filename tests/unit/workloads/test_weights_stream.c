@@ -161,12 +161,29 @@ static void conversion_rounds_to_nearest_and_finds_what_is_not_finite(void **sta
 	assert_false(jm_weights_convert(JM_BF16, to, 4, JM_BF16, back));
 }
 
+static void what_is_infinite_in_the_narrower_type_is_found(void **state)
+{
+	const double large[] = {3.0e38, 3.5e38, 1e300};
+	const float single[] = {65504, 65520, 3.4028234e38F};
+	uint16_t to[1];
+	float back[1];
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(jm_weights_convert(JM_F64, large + i, 1, JM_F32, back), i == 0);
+		assert_int_equal(jm_weights_convert(JM_F64, large + i, 1, JM_BF16, to), i == 0);
+		assert_int_equal(jm_weights_convert(JM_F32, single + i, 1, JM_F16, to), i == 0);
+		assert_int_equal(jm_weights_convert(JM_F32, single + i, 1, JM_BF16, to), i != 2);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_asynchronous_device_gets_all_pieces),
 		cmocka_unit_test(a_device_of_the_host_gets_them_without_pieces),
 		cmocka_unit_test(conversion_rounds_to_nearest_and_finds_what_is_not_finite),
+		cmocka_unit_test(what_is_infinite_in_the_narrower_type_is_found),
 	};
 
 	use_peer_backends();
