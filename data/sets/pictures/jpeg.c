@@ -99,7 +99,16 @@ static void read_rest(struct jpeg *j, struct jm_picture_decoder *d)
 	jpeg_finish_decompress(&j->d);
 }
 
-/* A progressive picture is decoded in its whole width. */
+/*
+ * May columns be left out? Not of progressive pictures, for which the library needs all; nor where
+ * a channel has more than twice the values of another one per side (4:1:0), because libjpeg-turbo
+ * 2.1.5 then leaves columns of smaller pictures unwritten.
+ */
+static bool may_crop(const struct jpeg *j)
+{
+	return !j->d.progressive_mode && j->d.max_h_samp_factor <= 2 && j->d.max_v_samp_factor <= 2;
+}
+
 static int read_part(struct jpeg *j, const char *name, const struct jm_picture_part *part,
 	struct jm_picture_decoder *d, struct jm_picture *ret, struct jm_err *err)
 {
@@ -113,7 +122,7 @@ static int read_part(struct jpeg *j, const char *name, const struct jm_picture_p
 	scale(part->left, part->width, part->shrink, j->d.output_width, &left, &width);
 	scale(part->top, part->height, part->shrink, j->d.output_height, &top, &height);
 	across = (JDIMENSION)width;
-	if (!j->d.progressive_mode && across < j->d.output_width) {
+	if (may_crop(j) && across < j->d.output_width) {
 		from = (JDIMENSION)left;
 		jpeg_crop_scanline(&j->d, &from, &across);
 	}

@@ -145,7 +145,8 @@ static void expect_parts(int width, int height, const char *options, int shrink)
 static void test_parts_equal_djpeg(void **state)
 {
 	static const char *const options[] = {"-quality 90", "-quality 50 -progressive",
-		"-sample 1x1", "-sample 2x1", "-grayscale", "-optimize -restart 1"};
+		"-sample 1x1", "-sample 2x1", "-sample 4x2", "-sample 2x1,4x1,1x1", "-grayscale",
+		"-optimize -restart 1"};
 
 	(void)state;
 	if (!is_ready())
