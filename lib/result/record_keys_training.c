@@ -70,7 +70,8 @@ const struct jm_key jm__data_keys[] = {
 	{POSITIVE("decode_cpu_s", JM_KEY_OPTIONAL), .unit = "s",
 		.meaning = "processor time of these threads in decode_s, which also has the time "
 			   "that they waited for a processor or for files"},
-	{POSITIVE("wait_s", 0), .unit = "s", .meaning = "that steps waited for pictures"},
+	{POSITIVE("wait_s", 0), .unit = "s",
+		.meaning = "that steps and evaluations waited for pictures"},
 	{POSITIVE("machine_cpu_s", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "s",
 		.meaning = "processor time of all that ran on the machine in setup, settle, "
 			   "warmup, steady and verify; null = unknown"},
