@@ -9,9 +9,8 @@
  * the kernel of their gradient can recompute, which reads their operand anyway; images that grow,
  * where only gradients of filters read them (group.c), whose operands are kept instead; norms that
  * a convolution with a filter for each channel and its gradient apply; and what is between two
- * layers of few channels, which one kernel each way computes. Where more time is given than usual,
- * results of attention and products may be chosen, too; what they read is recomputed before them if
- * it is not kept.
+ * layers of few channels, which one kernel each way computes. With more than the usual time also
+ * results of attention and products, whose operands are recomputed before them if not kept.
  */
 #include "rematerialize.h"
 #include "duplicate_node.h"
@@ -471,14 +470,15 @@ static double seconds_of(const struct jm_remake *how, const struct jm_node *n)
 		n->flops_executed / (narrow ? how->flops_f8 : how->flops), n->bytes / how->bytes);
 }
 
-/* True for networks of images with residual sums, which a batch norm adds or group norms read.
- * With 1 % they would need more than 0.8 of the memory of PyTorch (docs/gpu-kernels.md, Memory). */
+/* True where a network of images with residual sums, which a batch norm adds or group norms read,
+ * is trained (1 % is more than 0.8 of PyTorch's memory), as in sd2 behind a frozen transformer. */
 static bool has_residual_images(const struct jm_graph *g)
 {
 	for (int k = 0; k < g->n_nodes; k++) {
 		const struct jm_node *n = g->node[k];
+		bool image = n->op == JM_OP_GROUPNORM || (n->op == JM_OP_BN_APPLY && n->in[5]);
 
-		if (n->op == JM_OP_GROUPNORM || (n->op == JM_OP_BN_APPLY && n->in[5]))
+		if (image && jm_graph_cell(g, n->out[0])->needs_grad)
 			return true;
 	}
 	return false;
@@ -486,7 +486,7 @@ static bool has_residual_images(const struct jm_graph *g)
 
 double jm_remake_usual(const struct jm_graph *g)
 {
-	return jm_graph_residual(g) ? 0.01 / 16 : has_residual_images(g) ? 0.016 : 0.01;
+	return has_residual_images(g) ? 0.016 : jm_graph_residual(g) ? 0.01 / 16 : 0.01;
 }
 
 static double budget_of(const struct jm_graph *g, const struct jm_remake *how)
