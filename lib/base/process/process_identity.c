@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What /proc says of other processes. */
 #include "process_identity.h"
+#include "base/printable.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -61,6 +62,30 @@ static unsigned long long number_of(pid_t pid, int wanted)
 struct jm_process jm_process_of(pid_t pid)
 {
 	return (struct jm_process){.pid = pid, .start = number_of(pid, START_FIELD)};
+}
+
+/* Fields 2, 14, 15 and 22: name, user and system time, and the start. */
+bool jm_process_times(const char *root, pid_t pid, struct jm_process_times *ret)
+{
+	unsigned long long user, system;
+	char text[1024], *name, *behind;
+	int n;
+
+	*ret = (struct jm_process_times){.start = 0};
+	jm_process_file(root, pid, "stat", text, sizeof(text));
+	name = strchr(text, '(');
+	behind = strrchr(text, ')'); /* the name may contain any character */
+	if (!name || !behind)
+		return false;
+	n = sscanf(behind + 1,
+		" %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %*d %*d %*d %*d %*d %*d "
+		"%llu",
+		&user, &system, &ret->start);
+	*behind = '\0';
+	snprintf(ret->name, sizeof(ret->name), "%.31s", name + 1);
+	jm_text_tame(ret->name);
+	ret->cpu_s = n >= 2 ? (double)(user + system) / (double)sysconf(_SC_CLK_TCK) : 0;
+	return n >= 2;
 }
 
 pid_t jm_process_parent(pid_t pid)

@@ -20,6 +20,15 @@ size_t jm_process_file(const char *root, pid_t pid, const char *name, char *out,
 char *jm_process_variable(pid_t pid, const char *name);
 /* The process with that id, as it is now. start is 0 when it cannot be read. */
 struct jm_process jm_process_of(pid_t pid);
+struct jm_process_times {
+	char name[32];		  /* the kernel's name for it, printable: "python3" */
+	double cpu_s;		  /* processor time of all its threads so far, in seconds */
+	unsigned long long start; /* as of jm_process */
+};
+
+/* Of the process that has the id now, ended or not; false = there is none, or it is hidden. root:
+ * prefix of /proc. */
+bool jm_process_times(const char *root, pid_t pid, struct jm_process_times *ret);
 /* 0 = there is no such process. */
 pid_t jm_process_parent(pid_t pid);
 /* Does it still run? One that has ended but was not reaped does not. If the start is unknown, only

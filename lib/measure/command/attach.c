@@ -9,6 +9,7 @@
 #include "base/process/process_identity.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <poll.h>
@@ -25,9 +26,11 @@
 struct jm_attach {
 	struct jm_ctx *ctx;
 	const struct jm_attach_options *o;
-	int pidfd; /* -1 = no process */
+	int pidfd;		      /* -1 = no process */
+	unsigned long long pid_start; /* as of jm_process */
 	char what[512];
 	char cgroup[PATH_MAX]; /* with the context's root; "" = none */
+	int cgroup_fd;	       /* its folder, which one made anew in its place is not; -1 = none */
 	double own_s, machine_s;
 	bool gone;
 	struct jm_end_watch watch;
@@ -38,46 +41,42 @@ struct jm_attach {
 
 /* ---- processor times ---- */
 
-/* utime and stime of proc(5): fields 14 and 15; the name in field 2 may hold blanks and
- * brackets. */
+/* Seconds; NAN = it has ended, though another process may have its id by now. */
 static double process_cpu(const struct jm_attach *a)
 {
-	unsigned long long user, system;
-	char line[1024];
-	const char *after;
+	struct jm_process_times times;
 
-	jm_process_file(a->ctx->root, a->o->pid, "stat", line, sizeof(line));
-	after = strrchr(line, ')');
-	if (!after || sscanf(after + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu",
-			      &user, &system) != 2)
-		return NAN;
-	return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
+	return jm_process_times(a->ctx->root, a->o->pid, &times) && times.start == a->pid_start
+		       ? times.cpu_s
+		       : NAN;
 }
 
-/* A number in a file: the one after the key, or the only one (key ""); NAN = not found. */
-static double number_in(const char *folder, const char *name, const char *key)
+/* A number in a file of an open folder: the one after the key, or the only one (key ""); NAN = not
+ * found. */
+static double number_in(int folder, const char *name, const char *key)
 {
-	char path[PATH_MAX + 32], line[256];
+	int fd = openat(folder, name, O_RDONLY | O_CLOEXEC);
+	FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
 	size_t n = strlen(key);
 	double value = NAN;
-	FILE *f;
+	char line[256];
 
-	snprintf(path, sizeof(path), "%s/%s", folder, name);
-	f = fopen(path, "re");
 	while (f && isnan(value) && fgets(line, sizeof(line), f))
 		if (!strncmp(line, key, n))
 			value = strtod(line + n, NULL);
 	if (f)
 		fclose(f);
+	else if (fd >= 0)
+		close(fd);
 	return value;
 }
 
-/* Control groups of version 2, else of version 1. */
+/* Seconds, of control groups of version 2, else of version 1. */
 static double cgroup_cpu(const struct jm_attach *a)
 {
-	double us = number_in(a->cgroup, "cpu.stat", "usage_usec ");
+	double us = number_in(a->cgroup_fd, "cpu.stat", "usage_usec ");
 
-	return isnan(us) ? number_in(a->cgroup, "cpuacct.usage", "") * 1e-9 : us * 1e-6;
+	return isnan(us) ? number_in(a->cgroup_fd, "cpuacct.usage", "") * 1e-9 : us * 1e-6;
 }
 
 static double own_cpu(const struct jm_attach *a)
@@ -105,6 +104,7 @@ static void look(struct jm_attach *a)
 
 static int open_process(struct jm_attach *a, struct jm_err *err)
 {
+	struct jm_process_times times;
 	struct pollfd ended;
 	int pid = (int)a->o->pid;
 
@@ -129,12 +129,13 @@ static int open_process(struct jm_attach *a, struct jm_err *err)
 		return jm_err_set(err, JM_ENOENT,
 			"Process %d has already ended, but its parent has not yet waited for it.",
 			pid);
-	if (isnan(process_cpu(a)))
+	if (!jm_process_times(a->ctx->root, a->o->pid, &times))
 		return jm_err_set(err, JM_EPERM,
 			"The processor time of process %d cannot be read from /proc/%d/stat. It is "
 			"another user's and /proc is mounted with hidepid; run joulemark as that "
 			"user or as root.",
 			pid, pid);
+	a->pid_start = times.start;
 	jm_process_text(a->o->pid, a->what, sizeof(a->what));
 	return 0;
 }
@@ -160,7 +161,8 @@ static int open_cgroup(struct jm_attach *a, struct jm_err *err)
 
 	snprintf(a->cgroup, sizeof(a->cgroup), "%s%s%s%s", a->ctx->root, whole ? "" : CGROUPS "/",
 		"", path + (!whole && *path == '/'));
-	if (access(a->cgroup, F_OK))
+	a->cgroup_fd = open(a->cgroup, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (a->cgroup_fd < 0)
 		return jm_err_set(err, JM_ENOENT,
 			"There is no control group %s: %s; 'systemd-cgls' lists the existing ones.",
 			a->cgroup, strerror(errno));
@@ -184,7 +186,7 @@ int jm_attach_open(struct jm_ctx *ctx, const struct jm_attach_options *options,
 
 	if (!a)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory to attach to a process.");
-	*a = (struct jm_attach){.ctx = ctx, .o = options, .pidfd = -1};
+	*a = (struct jm_attach){.ctx = ctx, .o = options, .pidfd = -1, .cgroup_fd = -1};
 	a->own = (struct jm_own_process){.ctx = ctx, .pid = options->pid, .cgroup = ""};
 	snprintf(a->what, sizeof(a->what), "the machine");
 	if (options->pid)
@@ -301,6 +303,8 @@ void jm_attach_close(struct jm_attach *a)
 		return;
 	if (a->pidfd >= 0)
 		close(a->pidfd);
+	if (a->cgroup_fd >= 0)
+		close(a->cgroup_fd);
 	jm_device_share_free(a->devices);
 	free(a);
 }

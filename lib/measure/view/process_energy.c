@@ -4,7 +4,6 @@
 #include "measure/command/processor_share.h"
 #include "measure/session/session_private.h"
 
-#include "base/printable.h"
 #include "base/process/process_identity.h"
 
 #include <ctype.h>
@@ -68,26 +67,16 @@ static struct process *add(struct list *list, pid_t pid)
 	return &list->process[list->n++];
 }
 
-/* Fields 2, 14, 15 and 22 of proc(5): name, user and system time, and the start; false = it has
- * ended. */
-static bool read_stat(const char *root, pid_t pid, struct process *ret)
+/* false = it has ended. */
+static bool read_times(const char *root, pid_t pid, struct process *ret)
 {
-	unsigned long long user, system;
-	char text[1024], *name, *behind;
+	struct jm_process_times times;
 
-	jm_process_file(root, pid, "stat", text, sizeof(text));
-	name = strchr(text, '(');
-	behind = strrchr(text, ')'); /* the name may contain any character */
-	if (!name || !behind ||
-		sscanf(behind + 1,
-			" %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %*d %*d %*d "
-			"%*d %*d %*d %llu",
-			&user, &system, &ret->start) != 3)
+	if (!jm_process_times(root, pid, &times))
 		return false;
-	*behind = '\0';
-	snprintf(ret->row.name, sizeof(ret->row.name), "%.31s", name + 1);
-	jm_text_tame(ret->row.name);
-	ret->cpu_s = (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
+	snprintf(ret->row.name, sizeof(ret->row.name), "%s", times.name);
+	ret->start = times.start;
+	ret->cpu_s = times.cpu_s;
 	return true;
 }
 
@@ -129,7 +118,7 @@ static int read_processes(struct jm_process_energy *p, struct jm_err *err)
 		new = add(&p->now, (pid_t)strtol(entry->d_name, NULL, 10));
 		if (!new)
 			rc = jm_err_set(err, JM_ENOMEM, "Out of memory for the processes.");
-		else if (!read_stat(root, new->row.pid, new))
+		else if (!read_times(root, new->row.pid, new))
 			p->now.n--;
 	}
 	if (dir)
@@ -165,6 +154,13 @@ static double processor_joules(struct jm_process_energy *p, bool *ret_any)
 	return joules;
 }
 
+/* The share of a process in the time of all, NAN = that is not known. Both are in ticks of 10 ms: a
+ * little more than all is all. */
+static double share_of(double own_s, double all_s)
+{
+	return own_s > all_s ? 1 : own_s / all_s;
+}
+
 /* A process that was not there at the look before has begun since then, with all of its processor
  * time. */
 static void divide_processors(struct jm_process_energy *p, double seconds)
@@ -184,8 +180,8 @@ static void divide_processors(struct jm_process_energy *p, double seconds)
 		if (!p->looked_ns)
 			continue;
 		now->row.processors = own_s / seconds;
-		if (own_s > 0) /* in ticks of 10 ms: a little more than all is all */
-			now->row.joules += joules * fmin(own_s / fmax(all_s, own_s), 1);
+		if (own_s > 0)
+			now->row.joules += joules * share_of(own_s, all_s);
 	}
 	p->machine_s = machine_s;
 }

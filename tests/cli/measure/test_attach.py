@@ -61,9 +61,12 @@ class Machine:
         self.thread.start()
         return self
 
-    def __exit__(self, *_):
+    def end(self):
         self.stop.set()
         self.thread.join()
+
+    def __exit__(self, *_):
+        self.end()
         shutil.rmtree(self.root)
 
 
@@ -293,6 +296,50 @@ def test_a_group_that_is_removed(tmp_path):
         shutil.rmtree(group)
         out, _ = child.communicate(timeout=240)
         assert child.returncode == 0 and json.loads(out)["attached"]["cpu_s"] == 0
+
+
+def attach_stopped(machine, option, meanwhile):
+    """Measures it for a second, stands still while `meanwhile` is called, and returns what the record says of it."""
+    with subprocess.Popen([BIN, "measure", "--source", "rapl", *option, "--for", "4s", "--json", "-"], text=True,
+                          env={**os.environ, "JM_ROOT": str(machine.root)}, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as measure:
+        assert wait_for(lambda: catches(measure.pid, signal.SIGINT))
+        time.sleep(1)
+        measure.send_signal(signal.SIGSTOP)
+        meanwhile()
+        measure.send_signal(signal.SIGCONT)
+        out, err = measure.communicate(timeout=240)
+    assert measure.returncode == 0, err
+    return json.loads(out)["attached"]
+
+
+def test_a_group_that_is_made_anew_in_its_place_is_another_one():
+    """A service that restarts: the processor time of its new group begins at 0."""
+    with subprocess.Popen(["sleep", "60"]) as child, Machine(child.pid) as machine:
+        group = machine.root / "sys/fs/cgroup/jobs/one"
+
+        def renew():
+            machine.end()
+            shutil.rmtree(group)
+            group.mkdir()
+            machine.put("sys/fs/cgroup/jobs/one/cpu.stat", "usage_usec 1000\n")
+
+        attached = attach_stopped(machine, ["--cgroup", "jobs/one"], renew)
+        child.kill()
+    assert attached["cpu_s"] > 0 and attached["share"] == pytest.approx(0.25, abs=0.1)
+
+
+def test_another_process_with_its_id_adds_nothing():
+    with subprocess.Popen(["sleep", "60"]) as child, Machine(child.pid) as machine:
+
+        def renew():
+            machine.end()
+            machine.put(f"proc/{child.pid}/stat", f"{child.pid} (x) S " + "1 " * 10 + "900000 0 0 0 0 0 0 0 4711 0\n")
+            child.kill()
+            child.wait()
+
+        attached = attach_stopped(machine, ["--pid", str(child.pid)], renew)
+    assert 0 < attached["cpu_s"] < 60 and attached["share"] == pytest.approx(0.25, abs=0.1)
 
 
 @pytest.mark.parametrize("args, words", [

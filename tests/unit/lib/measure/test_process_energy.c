@@ -239,6 +239,23 @@ static void ids_of_another_namespace_are_not_looked_up(void **state)
 	finish(&f);
 }
 
+/* /proc may be mounted without the file (subset=pid). */
+static void without_the_machines_time_the_shares_are_unknown(void **state)
+{
+	struct fixture f;
+
+	(void)state;
+	start(&f, OURS);
+	write_process(&f, 7, 10, 50, 0);
+	write_process(&f, 8, 10, 50, 0);
+	look(&f, 1, 0, 0);
+	write_process(&f, 7, 10, 150, 0);
+	look(&f, 2, 0, 80);
+	assert_true(isnan(row_of(&f, 7, false)->joules));
+	assert_near(row_of(&f, 8, false)->joules, 0, 0); /* it did not run */
+	finish(&f);
+}
+
 /* Of an instance (MIG) with two processes the use of neither is known. */
 static void an_instance_is_divided_if_one_process_has_it(void **state)
 {
@@ -267,6 +284,7 @@ int main(void)
 		cmocka_unit_test(divides_by_processor_time_and_by_use),
 		cmocka_unit_test(an_id_that_is_used_again_is_another_process),
 		cmocka_unit_test(ids_of_another_namespace_are_not_looked_up),
+		cmocka_unit_test(without_the_machines_time_the_shares_are_unknown),
 		cmocka_unit_test(an_instance_is_divided_if_one_process_has_it),
 	};
 
