@@ -20,7 +20,6 @@
 
 #define HISTORY	 1024 /* steps */
 #define MULTIPLE 16   /* every dimension must be a multiple of this for tensor cores in 8 bits */
-#define NAME	 "fp8.ranges"
 
 #define OPS(...) ((struct jm_tensor *[JM_NODE_IN]){__VA_ARGS__})
 
@@ -277,7 +276,7 @@ static void lower(struct lowering *l)
 		return;
 	if (!l->by_rows)
 		l->ranges = jm_graph_tensor(g, JM_CLASS_STATE, JM_F32, 2,
-			(const int64_t[]){ROWS * layers, 2 + HISTORY}, NAME);
+			(const int64_t[]){ROWS * layers, 2 + HISTORY}, JM_FP8_RANGES);
 	count_readers(l);
 	if (!g->err.code)
 		reorder(l, g->n_forward);
@@ -317,7 +316,7 @@ int jm_graph_fp8_rows(struct jm_graph *g, struct jm_err *err)
 
 int jm_graph_rescale(struct jm_graph *g, struct jm_err *err)
 {
-	struct jm_tensor *ranges = jm_graph_find(g, NAME);
+	struct jm_tensor *ranges = jm_graph_find(g, JM_FP8_RANGES);
 
 	if (ranges && jm_graph_node(g, JM_OP_RESCALE, &ranges, &ranges))
 		g->n_update++;

@@ -53,6 +53,22 @@ def test_one_rank_goes_on_as_several_in_16_bits(precision, tmp_path):
     assert header(tmp_path / "1") == header(tmp_path / "3")
 
 
+@pytest.mark.parametrize("precision", ["fp8", "fp8-true"])
+def test_another_number_of_ranks_takes_the_ranges_of_the_first(precision, tmp_path):
+    """Those of a file without others, too; each of as many ranks as wrote it takes its own, whether the update is sharded or not."""
+    more, file = ["--device", "cpu", "--precision", precision, "--lr", "0.01"], tmp_path / "c"
+    how = ["--shard-update", "off"] if precision == "fp8-true" else []
+    a = train(GPT, 3, *more, *how, "--checkpoint", file)
+    names = set(read(file))
+    assert {"fp8.ranges", "fp8.ranges@1", "fp8.ranges@2"} <= names and "fp8.ranges@3" not in names
+    whole = losses(train(GPT, 3, *more, *how, steps=6))
+    assert losses(a) + losses(train(GPT, 3, *more, *how, "--continue", file)) == whole
+    for ranks in 1, 2, 6:
+        found = losses(train(GPT, ranks, *more, *(how if ranks > 1 else []), "--continue", file, "--checkpoint", tmp_path / "d"))
+        assert found == pytest.approx(whole[3:], rel=5e-3)
+        assert losses(train(GPT, 3, *more, *how, "--continue", tmp_path / "d", steps=1))
+
+
 def test_moments_of_older_files_are_found(tmp_path):
     """They named those of vectors after a slab of their own, where matrices have another type."""
     more, file = ["--device", "cpu", "--precision", "bf16-true"], tmp_path / "c"

@@ -22,6 +22,7 @@ KINDS = {
     "cpu-momentum": (UNEVEN, 3, "--device", "cpu", "--optimizer", "sgd", "--nesterov", "--precision", "bf16"),
     "cpu-adam": (GPT, 3, "--device", "cpu", "--optimizer", "adam", "--freeze", "h0.*", "--ema", "0.9"),
     "ref-fp16": (GPT, 3, "--device", "ref", "--precision", "fp16", "--loss-scale", "dynamic:1e7"),
+    "cpu-fp8": (GPT, 3, "--device", "cpu", "--precision", "fp8", "--ema", "0.9"),
     "ref-f64": (UNEVEN, 2, "--device", "ref", "--precision", "f64", "--ema", "0.9"),
     "resnet": (RESNET, 3, "--device", "cpu", "--precision", "bf16", "--ema", "0.5"),
     "resnet-frozen": (RESNET, 2, "--device", "cpu", "--optimizer", "sgd", "--lr", "0.01", "--freeze", "conv1*,bn1*,layer1*"),

@@ -24,6 +24,7 @@ KINDS = {
     "gpt": (*GPT, "--device", "cpu", "--schedule", "cosine", "--lr-warmup", 5, "--lr-steps", 100),
     "gpt-ranks": (*GPT, "--device", "cpu", "--ranks", 2),
     "gpt-ranks-mean": (*GPT, "--device", "cpu", "--ranks", 3, "--precision", "bf16", "--optimizer", "sgd", "--ema", "0.9"),
+    "gpt-ranks-fp8": (*GPT, "--device", "cpu", "--ranks", 2, "--precision", "fp8"),
     "gpt-adam": (*GPT, "--device", "cpu", "--optimizer", "adam"),
     # a scale that halves in the first steps, which are skipped
     "gpt-fp16": (*GPT, "--device", "ref", "--precision", "fp16", "--loss-scale", "dynamic:1e9"),

@@ -291,7 +291,8 @@ static struct jm_whole_item value_of(const struct jm_graph *g, const struct jm_c
 
 	if (!jm_update_trains(c) || !jm_update_keeps(g, JM_KEPT_MEAN, name))
 		return (struct jm_whole_item){.t = c->t, .cell = c};
-	return (struct jm_whole_item){jm_update_kept(g, c, JM_KEPT_MEAN), c, JM_KEPT_MEAN};
+	return (struct jm_whole_item){
+		.t = jm_update_kept(g, c, JM_KEPT_MEAN), .cell = c, .kept = JM_KEPT_MEAN};
 }
 
 int jm_weights_save(struct jm_program *p, struct jm_network network,

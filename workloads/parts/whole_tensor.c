@@ -202,7 +202,7 @@ static int find_holder(
 		.kind = JM_ALL_GATHER, .type = JM_COMM_BYTE, .from = &own, .to = has, .count = 1};
 	int code = jm_comm_run(w->comm, &t, err);
 
-	for (int r = 0; r < w->comm->world && !code; r++)
+	for (int r = item->rank; r < w->comm->world && !code; r++)
 		if (has[r]) {
 			*ret = r;
 			return 0;

@@ -18,6 +18,7 @@ struct jm_whole_item {
 	struct jm_tensor t;	    /* of this rank; data NULL = others have it, or shares of it */
 	const struct jm_cell *cell; /* of the parameter: how it is cut, and who has it */
 	enum jm_kept kept;	    /* JM_KEPT_NONE: the parameter itself */
+	int rank; /* of the gang, whose values are meant; 0 = all that have it have the same */
 };
 
 /* All ranks have the same items in the same order. */

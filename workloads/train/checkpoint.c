@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/param.h>
 
+#include "engine/graph/fp8.h"
 #include "engine/graph/optimizer.h"
 #include "engine/graph/tensor.h"
 #include "engine/graph/tensor_parallel.h"
@@ -30,6 +31,7 @@ struct state {
 	struct jm_whole_item *item;
 	char (*name)[NAME];
 	int n;
+	int other_ranges; /* of ranks but the first, in a file that is read */
 };
 
 static bool is_kept(const struct jm_cell *c)
@@ -61,7 +63,24 @@ static void add_cell(struct state *s, const struct jm_cell *c)
 	add(s, (struct jm_whole_item){.t = c->t, .cell = c}, "");
 	for (enum jm_kept k = JM_KEPT_M; k < JM_KEPT_COUNT && is_trained(c); k++)
 		if (jm_update_keeps(g, k, name))
-			add(s, (struct jm_whole_item){jm_update_kept(g, c, k), c, k}, name);
+			add(s,
+				(struct jm_whole_item){
+					.t = jm_update_kept(g, c, k), .cell = c, .kept = k},
+				name);
+}
+
+static void name_ranges(int rank, char ret[NAME])
+{
+	snprintf(ret, NAME, "%s@%d", JM_FP8_RANGES, rank);
+}
+
+/* Those of rank 0 are kept as a cell. */
+static void add_other_ranges(struct state *s, const struct jm_cell *c)
+{
+	for (int r = 1; s->whole.comm && r < s->whole.comm->world; r++) {
+		s->item[s->n] = (struct jm_whole_item){.t = c->t, .cell = c, .rank = r};
+		name_ranges(r, s->name[s->n++]);
+	}
 }
 
 static void drop(struct state *s)
@@ -73,7 +92,7 @@ static void drop(struct state *s)
 static int list(
 	struct jm_program *p, const struct jm_comm *comm, struct state *ret, struct jm_err *err)
 {
-	size_t most = 4 * (size_t)p->graph->n_cells + 1;
+	size_t most = 4 * (size_t)p->graph->n_cells + JM_RANKS_MOST;
 	struct state s = {.whole = {.p = p, .comm = comm},
 		.item = calloc(most, sizeof(*s.item)),
 		.name = calloc(most, sizeof(*s.name))};
@@ -83,9 +102,14 @@ static int list(
 		drop(&s);
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a checkpoint.");
 	}
-	for (int i = 0; i < p->graph->n_cells; i++)
-		if (is_kept(p->graph->cell[i]))
-			add_cell(&s, p->graph->cell[i]);
+	for (int i = 0; i < p->graph->n_cells; i++) {
+		const struct jm_cell *c = p->graph->cell[i];
+
+		if (is_kept(c))
+			add_cell(&s, c);
+		if (is_kept(c) && jm_fp8_is_ranges(&c->t))
+			add_other_ranges(&s, c);
+	}
 	*ret = s;
 	return 0;
 }
@@ -318,14 +342,21 @@ static int check_tensor(const struct state *s, int i, const struct jm_safetensor
 		s->name[i], file->path);
 }
 
-/* Older files name moments of vectors after a slab of their own. */
+/* Of as many ranks as wrote the file each finds its own ranges. Older files name moments of vectors
+ * after a slab of their own. */
 static const struct jm_safetensor *find(
 	const struct state *s, int i, const struct jm_safetensors *file)
 {
 	const char *name = s->name[i], *slash = s->item[i].kept ? strchr(name, '/') : NULL;
-	const struct jm_safetensor *found = jm_safetensors_find(file, name);
-	char older[NAME + 16];
+	const struct jm_graph *g = s->whole.p->graph;
+	const struct jm_safetensor *found;
+	char own[NAME], older[NAME + 16];
 
+	if (jm_fp8_is_ranges(&s->item[i].t) && g->rank && s->other_ranges + 1 == g->ranks) {
+		name_ranges(g->rank, own);
+		name = own;
+	}
+	found = jm_safetensors_find(file, name);
 	if (found || !slash)
 		return found;
 	snprintf(older, sizeof(older), "%.*s.vectors%s", (int)(slash - name), name, slash);
@@ -357,17 +388,29 @@ static int read_tensor(const struct state *s, int i, const struct jm_safetensors
 	return code;
 }
 
-static int read_state(const struct state *s, const struct jm_safetensors *file, struct jm_err *err)
+static int count_other_ranges(const struct jm_safetensors *file)
+{
+	char name[NAME];
+	int n = 0;
+
+	do
+		name_ranges(n + 1, name);
+	while (jm_safetensors_find(file, name) && ++n);
+	return n;
+}
+
+static int read_state(struct state *s, const struct jm_safetensors *file, struct jm_err *err)
 {
 	int code = 0;
 
+	s->other_ranges = count_other_ranges(file);
 	for (int i = 0; i < s->n && !code; i++)
 		code = check_tensor(s, i, file, find(s, i, file), err);
-	if (!code && file->n != s->n)
+	if (!code && file->n != s->n + s->other_ranges)
 		code = jm_err_set(err, JM_EUSAGE,
 			"Checkpoint %s has %d tensors, and this run has %d; give the options of "
 			"the run that wrote it.",
-			file->path, file->n, s->n);
+			file->path, file->n, s->n + s->other_ranges);
 	for (int i = 0; i < s->n && !code; i++)
 		code = read_tensor(s, i, file, find(s, i, file), err);
 	return code;

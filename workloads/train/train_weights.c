@@ -178,10 +178,13 @@ int jm_train_weights_start(struct train *s, struct jm_err *err)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* Of ranks that share models or the update; NULL = each rank has all. */
+/* Of ranks that share models or the update, or have ranges of their own; NULL = each rank has all. */
 static const struct jm_comm *sharing(const struct train *s)
 {
-	return s->training.tp * s->training.pp > 1 || s->graph->shard ? &s->gang.control : NULL;
+	const struct jm_training *t = &s->training;
+	bool own_ranges = t->fp8 && t->ranks > 1;
+
+	return t->tp * t->pp > 1 || s->graph->shard || own_ranges ? &s->gang.control : NULL;
 }
 
 /* One rank writes for all. If it has a part or a share only, others help. */
