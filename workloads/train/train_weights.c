@@ -178,7 +178,7 @@ int jm_train_weights_start(struct train *s, struct jm_err *err)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* Of ranks that share models or the update, or have ranges of their own; NULL = each rank has all. */
+/* Of ranks that share models or the update, or have ranges of their own; NULL = each has all. */
 static const struct jm_comm *sharing(const struct train *s)
 {
 	const struct jm_training *t = &s->training;

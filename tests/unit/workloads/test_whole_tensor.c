@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Parameters, moments and means of ranks with a sharded update: what is written as wholes lies where
- * the update looks for it, also of filters that have channels last, and rank 0 reads the same values
- * again. Threads act as ranks.
+ * Parameters, moments and means of ranks with a sharded update: what is written as wholes lies
+ * where the update looks for it, also of filters that have channels last, and rank 0 reads the same
+ * values again. Threads act as ranks.
  */
 #include <pthread.h>
 #include <stdlib.h>
