@@ -414,7 +414,7 @@ static json_t *detail_json(const struct jm_grouping *g, int series)
 {
 	const struct jm_group_case *c = example_of(g, series);
 	const json_t *record = jm_page_whole_record(g, c);
-	char learnt[640];
+	char learnt[800];
 
 	jm_text_learnt(record, learnt, sizeof(learnt));
 	return json_pack("{s:i, s:s, s:s, s:s?, s:o, s:o, s:o, s:o}", "run", (int)(c - g->c),

@@ -154,7 +154,7 @@ static void put_run_grid(void *to, struct jm_grid *grid)
 /* Of a single run, as the terminal has it. */
 static void put_learnt(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
 {
-	char text[640];
+	char text[800];
 
 	for (int i = 0; i < g->n_cases && s->n_ok == 1; i++) {
 		if (!g->c[i].ok || &g->series[g->c[i].series] != s)

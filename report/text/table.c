@@ -321,7 +321,7 @@ static void put_phases_of(const struct jm_grouping *g, const struct jm_group_cas
 /* Of a training on pictures: top1, and the loading. */
 static void put_learnt(const struct jm_grouping *g, const struct jm_group_case *c, FILE *out)
 {
-	char text[640];
+	char text[800];
 
 	jm_text_learnt(c->record, text, sizeof(text));
 	if (!*text)

@@ -19,6 +19,22 @@ static void add_top1(const json_t *record, char *out, size_t size)
 		jm_json_real_of(last, "samples"), jm_json_real_of(last, "step"));
 }
 
+static void add_evaluations(const json_t *record, char *out, size_t size)
+{
+	const json_t *all = json_object_get(record, "evaluations"), *one;
+	double seconds = 0;
+	char text[120];
+	size_t i;
+
+	json_array_foreach(all, i, one) seconds += jm_json_real_of(one, "seconds");
+	if (!json_array_size(all) || isnan(seconds))
+		return;
+	jm_text_format(text, sizeof(text),
+		"Evaluations (%zu) took %.3g s, which the time of their phases includes.", i,
+		seconds);
+	jm_text_append(out, size, " ", text);
+}
+
 /* "A top1 of 0.98 was reached after 3 epochs (45 steps), 12.3 s and 345 J." */
 static void add_until(const json_t *record, char *out, size_t size)
 {
@@ -92,6 +108,7 @@ void jm_text_learnt(const json_t *record, char *out, size_t size)
 {
 	*out = '\0';
 	add_top1(record, out, size);
+	add_evaluations(record, out, size);
 	add_until(record, out, size);
 	add_loading(record, out, size);
 }

@@ -92,8 +92,11 @@ def test_loading_has_a_share_of_the_packages(folders):
 
 def test_report_has_top1(folders):
     store = folders / "store.db"
-    threads = run(folders, "--eval-data", folders / "val", "--epochs", 3, "--store", store)["data"]["threads"]
+    record = run(folders, "--eval-data", folders / "val", "--epochs", 3, "--store", store)
+    threads = record["data"]["threads"]
     shown = " ".join(jm("report", store).stdout.split())
+    seconds = sum(e["seconds"] for e in record["evaluations"])
+    assert f"Evaluations (3) took {seconds:.3g} s, which the time of their phases includes." in shown
     assert "of 20 held-out pictures right) after step 15" in shown and "steps waited" in shown
     assert f"s of {threads} thread{'s' if threads > 1 else ''} (" in shown
 
