@@ -2,6 +2,7 @@
 """A folder as Hugging Face lays it out, trained and served: config.json gives the dimensions; what does not fit is refused with
 one sentence."""
 import json
+import os
 
 import numpy
 import pytest
@@ -148,6 +149,12 @@ def test_a_damaged_config_is_said(folder):
     assert "config.json is damaged" in refused(*SERVE, "--from", folder)
     (folder / "config.json").write_text("[]")
     assert "config.json is damaged" in refused(*SERVE, "--from", folder)
+    (folder / "config.json").unlink()
+    (folder / "config.json").mkdir()
+    assert "config.json is no regular file" in refused(*SERVE, "--from", folder)
+    (folder / "config.json").rmdir()
+    os.mkfifo(folder / "config.json")
+    assert "config.json is no regular file" in refused(*SERVE, "--from", folder)
 
 
 def test_a_preset_of_another_network_is_refused(folder):

@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define DIMS_BYTES 1024
@@ -13,22 +14,21 @@
 /* JSON of at most 1 MB, which must be an object. */
 static int read_object(const char *file, json_t **ret, struct jm_err *err)
 {
-	static const size_t most = 1000000;
+	static const off_t most = 1000000;
 	json_error_t why = {.text = "it is no object"};
-	FILE *f = fopen(file, "re");
+	struct stat st;
 	json_t *json;
-	long size;
+	FILE *f;
 
+	/* opening a pipe would wait for its writer */
+	if (!stat(file, &st) && (!S_ISREG(st.st_mode) || st.st_size > most))
+		return jm_err_set(err, JM_EFORMAT,
+			"%s is no regular file of at most 1 MB, so it describes no network; fetch "
+			"it again.",
+			file);
+	f = fopen(file, "re");
 	if (!f)
 		return jm_err_set(err, JM_EPERM, "%s cannot be opened: %s.", file, strerror(errno));
-	size = fseek(f, 0, SEEK_END) ? -1 : ftell(f);
-	rewind(f);
-	if (size < 0 || (size_t)size > most) {
-		fclose(f);
-		return jm_err_set(err, JM_EFORMAT,
-			"%s is larger than 1 MB, so it describes no network; fetch it again.",
-			file);
-	}
 	json = json_loadf(f, 0, &why);
 	fclose(f);
 	if (json_is_object(json)) {
