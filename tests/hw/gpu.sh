@@ -285,6 +285,12 @@ two_losses() { # TRANSPORT LARGEST RELATIVE DIFFERENCE
 		END
 }
 
+# The shares of two ranks, and a mean of the parameters.
+two_continue() { # PRECISION RUN'S ARGUMENTS...
+	local devices=cuda:0,cuda:1
+	continues "$@" --ranks 2 --ema 0.9
+}
+
 # Copies between two GPUs: verified, and the energy of both counts once.
 two_copies() { # WAY
 	local devices=cuda:0,cuda:1
@@ -430,6 +436,7 @@ if [ ${#cards[@]} -ge 2 ]; then
 		step "two allgather by $transport" 30 two "$both" allgather --size 0.512 --seconds 1 --transport $transport
 		step "two training by $transport" 40 two "$once and r['communication']['exposed_s_per_step'] > 0" gpt-117m \
 			--batch 16 --precision bf16 --warmup 1s --seconds 3 --transport $transport
+		step "two, continued, by $transport" 60 two_continue bf16 gpt-117m --layers 4 --batch 4 --seq 256 --transport $transport
 		step "two, one killed, by $transport" 60 "$tools/harm_rank.py" killed "$build" 2 gpt-117m --batch 8 \
 			--precision bf16 --seconds 60 --transport $transport --device cuda:0,cuda:1 --source nvml
 	done
