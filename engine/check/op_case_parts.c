@@ -171,6 +171,32 @@ static void upsample_conv(struct kit *k, const struct types *t, const struct sha
 		bwd[i]->attr = i % 3 ? fwd->attr : grown->attr;
 }
 
+/* A convolution with a bias whose result is added to another image or to its own, in both orders;
+ * of one or of nine pixels. The flag: the result is read, too, or the sum is normed. */
+static void conv_add(struct kit *k, const struct types *t, const struct shape *d, bool keep)
+{
+	const int64_t unit = d->s % 3 ? 8 : 1, n = unit * (1 + d->n % 9),
+		      c = d->b > 1 ? n : unit * (1 + d->c % 7), side = d->s % 2 ? 3 : 1;
+	const int64_t dim[] = {d->b, c, 3 + d->s % 6, 2 + d->s % 5}, w_dim[] = {n, c, side, side};
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 4, dim);
+	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.2, 4, w_dim);
+	struct jm_tensor *bias = kit_normal(k, t->v, 0, 1, 1, DIMS(n)), *image = x;
+	struct jm_tensor *y, *sum;
+
+	if (d->b == 1)
+		image = kit_normal(k, t->c, 0, 1, 4, DIMS(d->b, n, dim[2], dim[3]));
+	y = jm_graph_conv(
+		k->graph, x, w, bias, &(struct jm_window){.stride = 1, .pad = (int)side / 2});
+	if (!y)
+		return;
+	sum = d->s % 4 < 2 ? jm_graph_add(k->graph, y, image) : jm_graph_add(k->graph, image, y);
+	kit_read(k, sum);
+	if (keep && d->s % 2)
+		kit_read(k, y);
+	else if (keep)
+		kit_read(k, jm_graph_relu(k->graph, sum));
+}
+
 /* One to four groups; odd sizes apply SiLU, and each third image is so large that a backend may
  * divide its pixels. The flag: results are added to, but for the statistics. */
 static void groupnorm_of(
@@ -351,6 +377,7 @@ const struct backend_case backend_parts_cases[] = {
 	{"upsample", upsample},
 	{"upsample + conv", upsample_conv},
 	{"upsample + add", upsample_add},
+	{"conv + add", conv_add},
 	{"groupnorm", groupnorm},
 	{"groupnorm, slices", groupnorm_slices},
 	{"add + groupnorm", add_groupnorm},

@@ -89,6 +89,7 @@ static const struct cover {
 	{2, {JM_OP_GROUPNORM_GRAD, JM_OP_SPLIT}, 0},
 	/* the convolution's output */
 	{2, {JM_OP_CONV, JM_OP_RELU}, 0},
+	{2, {JM_OP_CONV, JM_OP_ADD}, 0},
 	/* the larger image, which is added, and the sum or the joined image, unless another node
 	 * reads them */
 	{3, {JM_OP_UPSAMPLE, JM_OP_ADD, JM_OP_GROUPNORM}, 0},

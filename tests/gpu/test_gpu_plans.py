@@ -475,13 +475,13 @@ def test_a_recomputed_geglu_joins_its_gradient_and_the_sums_of_a_bias(env):
 
 
 def test_group_norms_make_their_images(env):
-    """Of 22 blocks with a wave, 23 other sums and 12 images beside a skip, the images of more than 8 x 8 pixels; all that are beside
-    a skip have gradients in two parts. The gradient of the whole has its memory until the parts are written."""
+    """Of 22 blocks with a wave, 12 images beside a skip and 5 sums that no convolution adds, the images of more than 8 x 8 pixels; all
+    that are beside a skip have gradients in two parts. The gradient of the whole has its memory until the parts are written."""
     env["JM_FAKE_DNN_WORKSPACE"] = "1048576"
     p = plan(env, "unet-sd2", "--batch", 8, "--precision", "bf16", "--graph")
     plans = kinds(p)
     assert (plans["upsample + add + groupnorm"], plans["upsample + add"]) == (15, 7)
-    assert (plans["add + groupnorm"], plans["concat + groupnorm"], plans["concat"]) == (19, 9, 3)
+    assert (plans["add + groupnorm"], plans["concat + groupnorm"], plans["concat"]) == (4, 9, 3)
     assert (plans["groupnorm-grad + split"], plans["split"]) == (12, 0)
     for group in p["graph"]:
         if group["nodes"][-1]["op"] == "split":
@@ -489,6 +489,37 @@ def test_group_norms_make_their_images(env):
             old = grad["out"][0]
             spans = [(t["offset"], t["offset"] + t["bytes"]) for t in split["out"] if t]
             assert all(end <= old["offset"] or at >= old["offset"] + old["bytes"] for at, end in spans)
+
+
+@pytest.mark.parametrize("network, joined, norms", [("sd2", 32, 26), ("unet-sd2", 22, 19)])
+def test_convolutions_add_residuals_where_that_is_faster(env, tmp_path, network, joined, norms):
+    """Those of the U-Net's 22 blocks and of 10 in the image encoder; else group norms add what they can. An image that is added has its
+    memory until then."""
+    env["JM_FAKE_DNN_WORKSPACE"] = "1048576"
+    words = [network, "--batch", 8, "--precision", "fp16", "--graph"]
+    with_sums = plan(env, *words)
+    assert kinds(with_sums)["conv + add"] == joined and kinds(with_sums)["add + groupnorm"] < norms - 10
+    for group in with_sums["graph"]:
+        if [n["op"] for n in group["nodes"]] == ["conv", "add"]:
+            conv, add = group["nodes"]
+            to, image = add["out"][0], next(t for t in add["in"] if t["name"] != conv["out"][0]["name"])
+            assert conv["out"][0].get("offset") is None
+            assert to["offset"] + to["bytes"] <= image["offset"] or image["offset"] + image["bytes"] <= to["offset"]
+    known = (tmp_path / "cuda.plans").read_text()
+    slower = re.sub(r"( added/\S+) 1,", r"\1 0,", known)
+    assert slower != known
+    (tmp_path / "cuda.plans").write_text(slower)
+    apart = plan(env, *words)
+    assert kinds(apart)["conv + add"] == 0 and kinds(apart)["add + groupnorm"] == norms
+    assert with_sums["peak_bytes"] <= apart["peak_bytes"]
+    assert sum(kinds(p)["conv"] + kinds(p)["conv + add"] + kinds(p)["upsample + conv"] for p in (with_sums, apart)) % 2 == 0
+
+
+@pytest.mark.parametrize("words", [["sd2", "--batch", 2, "--precision", "f32"], ["vgg16", "--batch", 2, "--precision", "bf16"]],
+                         ids=["f32", "vgg16"])
+def test_no_residual_is_added_in_f32_or_where_there_is_none(env, words):
+    env["JM_FAKE_DNN_WORKSPACE"] = "1048576"
+    assert kinds(plan(env, *words, "--graph"))["conv + add"] == 0
 
 
 def test_group_norms_that_are_computed_twice_run_alone(env):

@@ -140,7 +140,8 @@ struct cuda_conv_plan *cuda_conv_plan(
 int cuda_conv_ids(const struct cuda_conv_plan *plan, int64_t ret[CUDA_CONV_OPERANDS])
 {
 	const struct dnn_conv_ids *of = &plan->ids;
-	const int64_t ids[] = {of->x, of->w, of->y, of->bias ? of->bias : of->sum, of->squares};
+	const int64_t ids[] = {of->x, of->w, of->y, of->bias ? of->bias : of->sum,
+		of->squares ? of->squares : of->image};
 	int n = 0;
 
 	while (n < CUDA_CONV_OPERANDS && ids[n]) {
@@ -162,8 +163,8 @@ void cuda_conv_drop(struct cuda_dev *dev)
 
 /* ---- timing ---------------------------------------------------------------------------------- */
 
-/* Memory of one plan: the three operands, the bias or the two sums of a channel, and the
- * workspace. */
+/* Memory of one plan: the three operands, the bias or the two sums of a channel, the image that is
+ * added, and the workspace. */
 struct bench {
 	void *data[CUDA_CONV_OPERANDS], *workspace;
 	struct cuda_stopwatch watch;
@@ -190,30 +191,27 @@ static void close_bench(struct bench *b)
 	cudaGetLastError(); /* clears the error, so that the next check does not report it */
 }
 
-/* The operands are random normal numbers: values change the power, and so the clock and the
- * time. */
+/* The images and filters are random normal numbers: values change the power, and so the clock and
+ * the time. */
 static bool open_bench(struct cuda_dev *dev, const struct cuda_conv_plan *p, struct bench *b)
 {
 	const struct dnn_conv_shape *s = &p->key.shape;
-	const int64_t *const dim[] = {s->x, s->w, s->y};
+	const int64_t *const dim[CUDA_CONV_OPERANDS] = {
+		s->x, s->w, s->y, NULL, p->key.pattern == DNN_PATTERN_CONV_ADD ? s->y : NULL};
 	bool fine;
 
 	*b = (struct bench){0};
 	fine = cuda_stopwatch_open(&b->watch);
-	for (int i = 0; i < 3 && fine; i++) {
-		size_t bytes = bytes_of(dim[i], s->type);
+	for (int i = 0; i < CUDA_CONV_OPERANDS && fine; i++) {
+		size_t bytes = dim[i] ? bytes_of(dim[i], s->type) : (size_t)s->y[1] * sizeof(float);
 
 		fine = !cudaMalloc(&b->data[i], bytes);
-		if (fine)
+		if (fine && dim[i])
 			cuda_random((struct cuda_vec){b->data[i], vec_type(s->type)},
 				(int64_t)(bytes / (s->type == CUDNN_DATA_FLOAT ? 4 : 2)), 17 + i,
 				dev->stream);
-	}
-	for (int i = 3; i < CUDA_CONV_OPERANDS && fine; i++) {
-		size_t bytes = (size_t)s->y[1] * sizeof(float);
-
-		fine = !cudaMalloc(&b->data[i], bytes) &&
-		       !cudaMemsetAsync(b->data[i], 0, bytes, dev->stream);
+		else if (fine)
+			fine = !cudaMemsetAsync(b->data[i], 0, bytes, dev->stream);
 	}
 	fine = fine && (!p->workspace || !cudaMalloc(&b->workspace, p->workspace));
 	if (!fine)
@@ -298,7 +296,8 @@ int cuda_conv_tune(struct cuda_dev *dev, struct cuda_conv_plan *p, struct jm_err
 	return 0;
 }
 
-double cuda_conv_seconds(struct cuda_dev *dev, struct cuda_conv_plan *p)
+/* Seconds of one run of the plan that is chosen; NAN = it cannot be timed. */
+static double seconds_of(struct cuda_dev *dev, struct cuda_conv_plan *p)
 {
 	struct jm_err none = JM_ERR_INIT;
 	struct bench b;
@@ -310,4 +309,32 @@ double cuda_conv_seconds(struct cuda_dev *dev, struct cuda_conv_plan *p)
 		close_bench(&b);
 	}
 	return p->seconds;
+}
+
+/* The value in the plan cache: 1 where the first is faster, else 0, then the seconds of both. */
+bool cuda_conv_is_faster(struct cuda_dev *dev, const char *kind, const struct cuda_conv_key *key,
+	const struct cuda_conv_key *other, double more)
+{
+	struct jm_err none = JM_ERR_INIT;
+	struct cuda_conv_plan *own, *plain;
+	char name[CUDA_PLAN_KEY], value[CUDA_PLAN_VALUE];
+	const char *known;
+	double seconds[2];
+
+	cuda_conv_key_text(dev, kind, key, name);
+	known = cuda_plan_find(dev, name);
+	if (known)
+		return *known == '1';
+	if (dev->rough)
+		return true;
+	own = cuda_conv_plan(dev, key, &none);
+	plain = cuda_conv_plan(dev, other, &none);
+	seconds[0] = own ? seconds_of(dev, own) : NAN;
+	seconds[1] = plain ? seconds_of(dev, plain) + more : NAN;
+	if (isnan(seconds[0]) || isnan(seconds[1]))
+		return true;
+	snprintf(value, sizeof value, "%d,%.4g,%.4g", seconds[0] < seconds[1], seconds[0],
+		seconds[1]);
+	cuda_plan_keep(dev, name, value);
+	return seconds[0] < seconds[1];
 }

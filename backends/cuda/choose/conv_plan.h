@@ -28,18 +28,21 @@ struct cuda_conv_plan {
  * reason. */
 struct cuda_conv_plan *cuda_conv_plan(
 	struct cuda_dev *dev, const struct cuda_conv_key *key, struct jm_err *err);
-/* The ids of the plan's operands: image, filter, result, then its bias, or sums and squares.
- * Returns their number. */
+/* The ids of the plan's operands: image, filter, result, then its bias and the image that is added,
+ * or sums and squares. Returns their number. */
 #define CUDA_CONV_OPERANDS 5
 int cuda_conv_ids(const struct cuda_conv_plan *plan, int64_t ret[CUDA_CONV_OPERANDS]);
 /* Times the plans once, on random data in separate memory; if that memory is not available, chooses
  * the plan that cuDNN prefers. */
 int cuda_conv_tune(struct cuda_dev *dev, struct cuda_conv_plan *plan, struct jm_err *err);
-/* Seconds of one run of the plan that is chosen; NAN = it cannot be timed. */
-double cuda_conv_seconds(struct cuda_dev *dev, struct cuda_conv_plan *plan);
 /* The key in the plan cache: kind, version of cuDNN, shapes, window and type of the convolution. */
 void cuda_conv_key_text(const struct cuda_dev *dev, const char *kind,
 	const struct cuda_conv_key *key, char ret[CUDA_PLAN_KEY]);
+/* True where the convolution takes less time than the other one and `more` seconds: from the plan
+ * cache, whose lines begin with `kind`, or by timing both. Where that fails or plans are estimates,
+ * true as well, and nothing is kept. */
+bool cuda_conv_is_faster(struct cuda_dev *dev, const char *kind, const struct cuda_conv_key *key,
+	const struct cuda_conv_key *other, double more);
 void cuda_conv_drop(struct cuda_dev *dev); /* drops all plans of the device */
 
 #endif

@@ -53,12 +53,13 @@ static void forward(struct dnn_graph *g, enum dnn_pattern pattern, const struct 
 		statistics(g, s, ids);
 }
 
-/* The sums have no memory of their own, and are rounded once, behind the bias or the ReLU. */
+/* The sums have no memory of their own, and are rounded once, behind the bias or the ReLU. An image
+ * is added before the bias: cuDNN has no engine for the other order. */
 static void forward_bias(struct dnn_graph *g, enum dnn_pattern pattern,
 	const struct dnn_conv_shape *s, struct dnn_conv_ids *ids)
 {
 	const bool relu = pattern == DNN_PATTERN_CONV_RELU;
-	int64_t sums = dnn_image(g, DNN_VIRTUAL, F32, s->y);
+	int64_t sums = dnn_image(g, DNN_VIRTUAL, F32, s->y), at = sums;
 	int64_t moved = relu ? dnn_image(g, DNN_VIRTUAL, F32, s->y) : 0;
 
 	ids->x = dnn_image(g, DNN_REAL, s->type, s->x);
@@ -66,7 +67,12 @@ static void forward_bias(struct dnn_graph *g, enum dnn_pattern pattern,
 	ids->y = dnn_image(g, DNN_REAL, s->type, s->y);
 	ids->bias = dnn_channels(g, DNN_REAL, s->type, s->y[1]);
 	dnn_conv(g, DNN_CONV, &s->window, false, ids->x, ids->w, sums);
-	dnn_pointwise(g, CUDNN_POINTWISE_ADD, F32, -1, sums, ids->bias, 0, relu ? moved : ids->y);
+	if (pattern == DNN_PATTERN_CONV_ADD) {
+		ids->image = dnn_image(g, DNN_REAL, s->type, s->y);
+		at = dnn_image(g, DNN_VIRTUAL, F32, s->y);
+		dnn_pointwise(g, CUDNN_POINTWISE_ADD, F32, -1, sums, ids->image, 0, at);
+	}
+	dnn_pointwise(g, CUDNN_POINTWISE_ADD, F32, -1, at, ids->bias, 0, relu ? moved : ids->y);
 	if (relu)
 		dnn_pointwise(g, CUDNN_POINTWISE_RELU_FWD, F32, -1, moved, 0, 0, ids->y);
 }
@@ -150,6 +156,7 @@ static void (*const makers[])(struct dnn_graph *, enum dnn_pattern, const struct
 	[DNN_PATTERN_NORM_WGRAD] = filter_gradient,
 	[DNN_PATTERN_CONV_RELU] = forward_bias,
 	[DNN_PATTERN_CONV_BIAS] = forward_bias,
+	[DNN_PATTERN_CONV_ADD] = forward_bias,
 };
 
 struct dnn_graph *dnn_conv_graph(const struct cuda_dnn *d, enum dnn_pattern pattern,

@@ -38,7 +38,8 @@ static inline bool dnn_conv_shape_equal(
 	X(WGRAD_F32, "conv-wgrad, result in f32")                                                  \
 	X(NORM_WGRAD, "scale, shift, ReLU + conv-wgrad")                                           \
 	X(CONV_RELU, "conv + bias, ReLU")                                                          \
-	X(CONV_BIAS, "conv + bias")
+	X(CONV_BIAS, "conv + bias")                                                                \
+	X(CONV_ADD, "conv + image, bias")
 enum dnn_pattern {
 #define X(name, text) DNN_PATTERN_##name,
 	DNN_PATTERNS(X)
@@ -53,8 +54,8 @@ struct dnn_conv_ids {
 	int64_t scale, shift; /* per channel of x, before the ReLU; in the images' type */
 	int64_t sum, squares; /* per channel of y, f32 */
 	int64_t bias;	      /* per channel of y, in the images' type: no engine takes it in f32 */
-	int64_t image;	      /* the operand that the gradients of the ReLU and of the norm read */
-	int64_t beta;	      /* of that norm; f32, like all vectors per channel of the gradients */
+	int64_t image; /* what the gradients of the ReLU and of the norm read; what is added */
+	int64_t beta;  /* of that norm; f32, like all vectors per channel of the gradients */
 	struct dnn_norm_grad
 		/* of the gradient of that norm, whose dy is the result of the ReLU's gradient */
 		norm;

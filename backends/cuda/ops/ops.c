@@ -10,6 +10,7 @@
 static const struct cuda_op *const tables[] = {
 	cuda_ops_conv_norm,
 	cuda_ops_depthwise,
+	cuda_ops_conv_add,
 	cuda_ops_conv_grown,
 	cuda_ops_conv_product,
 	cuda_ops_conv,

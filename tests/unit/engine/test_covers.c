@@ -213,7 +213,8 @@ static void images_that_grow_are_not_stored(void **unused)
 /*
  * Of 61 group norms 22 read the sum of a block's first convolution and its wave, 23 another sum,
  * and 12 an image with that of a skip beside it; the gradients of these 12 are divided. All but
- * what grows is stored, as gradients read it or add to it.
+ * what grows is stored, as gradients read it or add to it. Each of 22 blocks ends with a sum, for
+ * which the result of its last convolution is not stored.
  */
 static void group_norms_meet_what_makes_their_image(void **unused)
 {
@@ -224,6 +225,7 @@ static void group_norms_meet_what_makes_their_image(void **unused)
 		int n, inside;
 	} wants[] = {{{3, {JM_OP_UPSAMPLE, JM_OP_ADD, JM_OP_GROUPNORM}, 0}, 22, 22},
 		{{2, {JM_OP_ADD, JM_OP_GROUPNORM}, 0}, 22 + 23, 0},
+		{{2, {JM_OP_CONV, JM_OP_ADD}, 0}, 22, 22},
 		{{2, {JM_OP_CONCAT, JM_OP_GROUPNORM}, 0}, 12, 0},
 		{{2, {JM_OP_GROUPNORM_GRAD, JM_OP_SPLIT}, 0}, 12, 0}};
 

@@ -13,7 +13,6 @@
  * plain one is faster, the group is refused.
  */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -119,31 +118,11 @@ static double flops_of(const struct grown *g)
 	return 2. * WIDE * WIDE * (double)jm_tensor_count(g->small) * (double)g->o.w->dim[0];
 }
 
-/* The value in the plan cache: 1 where the form with the stride is faster, else 0, then the seconds
- * of both. Where they are not known, fewer FLOPs are taken as faster, and nothing is kept. */
 static bool is_faster(struct cuda_dev *dev, const struct cuda_conv_key *key, const struct grown *g)
 {
-	struct jm_err none = JM_ERR_INIT;
-	struct cuda_conv_key plain_is = plain_key(g);
-	struct cuda_conv_plan *plain;
-	char name[CUDA_PLAN_KEY], value[CUDA_PLAN_VALUE];
-	const char *known;
-	double own, other;
+	const struct cuda_conv_key plain = plain_key(g);
 
-	cuda_conv_key_text(dev, "grown", key, name);
-	known = cuda_plan_find(dev, name);
-	if (known)
-		return *known == '1';
-	if (dev->rough || flops_of(g) < FEW_FLOPS)
-		return true;
-	plain = cuda_conv_plan(dev, &plain_is, &none);
-	own = cuda_conv_seconds(dev, cuda_conv_plan(dev, key, &none));
-	other = plain ? cuda_conv_seconds(dev, plain) : NAN;
-	if (isnan(own) || isnan(other))
-		return true;
-	snprintf(value, sizeof value, "%d,%.4g,%.4g", own < other, own, other);
-	cuda_plan_keep(dev, name, value);
-	return own < other;
+	return flops_of(g) < FEW_FLOPS || cuda_conv_is_faster(dev, "grown", key, &plain, 0);
 }
 
 static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)

@@ -18,10 +18,13 @@ static struct fake {
 	int asked;	   /* how often plans were found */
 	const struct dnn_plan *bound;
 	const char *faults; /* the plan that ends the context */
+	double added;	    /* seconds of a plan that also adds an image */
+	size_t allocated;
 	char kept[CUDA_PLAN_VALUE];
+	const char *known; /* the value in the plan cache */
 } fake;
 
-static const char *const names[] = {"first", "fallback"};
+static const char *const names[] = {"first", "fallback", "added"};
 static struct dnn_graph graph;
 
 int cuda_dnn_open(struct cuda_dev *dev, struct jm_err *err)
@@ -33,7 +36,9 @@ int cuda_dnn_open(struct cuda_dev *dev, struct jm_err *err)
 struct dnn_graph *dnn_conv_graph(const struct cuda_dnn *dnn, enum dnn_pattern pattern,
 	const struct dnn_conv_shape *shape, struct dnn_conv_ids *ret)
 {
-	(void)dnn, (void)pattern, (void)shape, (void)ret;
+	(void)dnn, (void)shape;
+	*ret = (struct dnn_conv_ids){.x = 1, .w = 2, .y = 3};
+	graph.n_tensors = pattern;
 	return &graph;
 }
 
@@ -48,9 +53,10 @@ int dnn_plans(struct dnn_graph *g, const struct dnn_want *want, struct dnn_plan 
 {
 	int n = 0;
 
-	(void)g, (void)err;
+	(void)err;
 	if (fake.ready || !want->ready)
-		snprintf(ret[n++].name, DNN_NAME, "%s", names[0]);
+		snprintf(ret[n++].name, DNN_NAME, "%s",
+			g->n_tensors == DNN_PATTERN_CONV_ADD ? names[2] : names[0]);
 	if (n < max && !want->preferred && (want->all || !n))
 		snprintf(ret[n++].name, DNN_NAME, "%s", names[1]);
 	fake.asked += n > 0;
@@ -83,8 +89,8 @@ void dnn_unbind(const struct cuda_dnn *d, struct dnn_run *run)
 
 const char *cuda_plan_find(struct cuda_dev *dev, const char *key)
 {
-	(void)dev, (void)key;
-	return NULL;
+	(void)dev;
+	return strncmp(key, "added/", 6) ? NULL : fake.known;
 }
 
 void cuda_plan_keep(struct cuda_dev *dev, const char *key, const char *value)
@@ -107,6 +113,8 @@ void cuda_stopwatch_start(const struct cuda_stopwatch *w, cudaStream_t stream)
 double cuda_stopwatch_stop(const struct cuda_stopwatch *w, cudaStream_t stream)
 {
 	(void)w, (void)stream;
+	if (!strcmp(fake.bound->name, names[2]))
+		return fake.added;
 	return fake.seconds[strcmp(fake.bound->name, names[0]) != 0];
 }
 
@@ -143,6 +151,7 @@ void cuda_random(struct cuda_vec x, int64_t n, uint64_t seed, cudaStream_t strea
 cudaError_t cudaMalloc(void **memory, size_t bytes)
 {
 	*memory = malloc(bytes);
+	fake.allocated += bytes;
 	return *memory ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 
@@ -223,12 +232,65 @@ static void a_plan_that_ends_the_context_is_the_error(void **unused)
 	cuda_conv_drop(&dev);
 }
 
+/* Is a convolution that adds an image faster than one in 3 s without it and `more` seconds? */
+static bool joins(double added, double more, bool rough)
+{
+	struct cuda_conv_key key = {.pattern = DNN_PATTERN_CONV_ADD,
+		.shape = {.x = {1, 1, 1, 1},
+			.w = {1, 1, 1, 1},
+			.y = {2, 1, 30, 50},
+			.type = CUDNN_DATA_HALF}};
+	struct cuda_conv_key other = key;
+	struct cuda_dev dev = {.rough = rough};
+	bool fine;
+
+	other.pattern = DNN_PATTERN_CONV_BIAS;
+	fake.ready = true;
+	fake.seconds[0] = 3;
+	fake.added = added;
+	fake.kept[0] = 0;
+	fine = cuda_conv_is_faster(&dev, "added", &key, &other, more);
+	cuda_conv_drop(&dev);
+	return fine;
+}
+
+static void what_a_pass_takes_counts_beside_the_convolution_that_replaces_it(void **unused)
+{
+	(void)unused;
+	fake = (struct fake){0};
+	assert_true(joins(3.5, 1, false));
+	assert_string_equal(fake.kept, "1,3.5,4");
+	assert_false(joins(3.5, 0.25, false));
+	assert_string_equal(fake.kept, "0,3.5,3.25");
+	/* two images of 2 x 30 x 50 in 16 bits for the first, one for the second */
+	fake.allocated = 0;
+	joins(3.5, 1, false);
+	assert_in_range(fake.allocated, 3 * 6000, 4 * 6000 - 1);
+}
+
+static void nothing_is_timed_for_estimates_or_what_is_known(void **unused)
+{
+	(void)unused;
+	fake = (struct fake){0};
+	assert_true(joins(9, 0, true));
+	fake.known = "0,2,1";
+	assert_false(joins(1, 1, false));
+	fake.known = "1,1,2";
+	assert_true(joins(9, 0, false));
+	assert_int_equal(fake.allocated, 0);
+	fake.known = NULL;
+	assert_true(joins(NAN, 0, false)); /* cannot be timed */
+	assert_string_equal(fake.kept, "");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_fallback_is_timed_beside_engines_that_cudnn_compiles),
 		cmocka_unit_test(a_fallback_is_not_asked_for_where_an_engine_is_ready),
 		cmocka_unit_test(a_plan_that_ends_the_context_is_the_error),
+		cmocka_unit_test(what_a_pass_takes_counts_beside_the_convolution_that_replaces_it),
+		cmocka_unit_test(nothing_is_timed_for_estimates_or_what_is_known),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

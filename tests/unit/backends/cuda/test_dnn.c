@@ -204,12 +204,14 @@ static void joined_operations_exist_in_fp16_only(void **unused)
 }
 
 /* All but the stem, whose three channels are folded to 16 first (conv_space_to_depth.h). */
-static void bias_and_relu_join_convolutions_in_16_bits(void **unused)
+static void bias_relu_and_residual_join_convolutions_in_16_bits(void **unused)
 {
 	(void)unused;
 	need_cudnn();
 	assert_int_equal(count(DNN_PATTERN_CONV_RELU, CUDNN_DATA_BFLOAT16, &any), n_shapes);
 	assert_int_equal(count(DNN_PATTERN_CONV_RELU, CUDNN_DATA_HALF, &any), n_shapes);
+	assert_int_equal(count(DNN_PATTERN_CONV_ADD, CUDNN_DATA_BFLOAT16, &any), n_shapes);
+	assert_int_equal(count(DNN_PATTERN_CONV_ADD, CUDNN_DATA_HALF, &any), n_shapes);
 }
 
 /* Without tensor cores cuDNN names few engines first, and most of them turn images around in a
@@ -297,7 +299,7 @@ int main(void)
 		cmocka_unit_test(plans_exist_for_every_convolution_of_resnet50),
 		cmocka_unit_test(plans_exist_for_sums_and_the_folded_first_layer),
 		cmocka_unit_test(joined_operations_exist_in_fp16_only),
-		cmocka_unit_test(bias_and_relu_join_convolutions_in_16_bits),
+		cmocka_unit_test(bias_relu_and_residual_join_convolutions_in_16_bits),
 		cmocka_unit_test(exact_plans_are_several_where_the_workspace_is_large),
 		cmocka_unit_test(plan_is_found_again_by_its_name),
 		cmocka_unit_test(says_why_a_graph_is_refused),
