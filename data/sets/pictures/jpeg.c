@@ -11,6 +11,8 @@
 #include <stdlib.h>
 /* which the next one needs: */
 #include <jpeglib.h>
+/* and its numbers of messages: */
+#include <jerror.h>
 
 /* pixels: the library computes those at the edges of a part as if nothing were beyond */
 #define EDGE 2
@@ -33,12 +35,20 @@ static void on_error(j_common_ptr c)
 	longjmp(j->out, 1);
 }
 
-/* Warnings count as damage: of a file that ends early the rest is grey. The first one is kept. */
+/* Warnings of an unknown version, or of fields without a use: no pixel is lost. */
+static bool is_harmless(int message)
+{
+	return message == JWRN_JFIF_MAJOR || message == JWRN_ADOBE_XFORM ||
+	       message == JWRN_NOT_SEQUENTIAL;
+}
+
+/* Other warnings count as damage: of a file that ends early the rest is grey. The first one is
+ * kept. */
 static void on_message(j_common_ptr c, int level)
 {
 	struct jpeg *j = (struct jpeg *)c;
 
-	if (level < 0 && !j->errors.num_warnings++)
+	if (level < 0 && !is_harmless(j->errors.msg_code) && !j->errors.num_warnings++)
 		j->errors.format_message(c, j->why);
 }
 

@@ -191,3 +191,15 @@ def test_pipes_in_place_of_files_are_not_waited_for(tmp_path):
         os.mkfifo(tmp_path / f"train-{kind}-ubyte")
     assert "is no regular file" in show(tmp_path).stderr
     assert "not a regular file" in show(tmp_path / "train-images-idx3-ubyte").stderr
+
+
+def test_odd_fields_of_a_header_are_no_damage(folder):
+    """Of another version of JFIF, and with a range of coefficients that a sequential JPEG has no use for."""
+    whole = (folder / "ant/a.jpg").read_bytes()
+    scan = whole.index(b"\xff\xda") + 5
+    scan += 2 * whole[scan - 1]
+    assert whole.count(b"JFIF\0\1") == 1 and whole[scan:scan + 3] == b"\0\x3f\0"
+    (folder / "ant/version.jpg").write_bytes(whole.replace(b"JFIF\0\1", b"JFIF\0\2"))
+    (folder / "bee/range.jpg").write_bytes(whole[:scan] + bytes(3) + whole[scan + 3:])
+    done = show(folder)
+    assert done.returncode == 0 and entry(done.stdout, "pictures") == ["6"] and entry(done.stdout, "corrupt files") == ["0"]
