@@ -4,9 +4,20 @@
 #include "base/ctx.h"
 #include "base/text/json.h"
 
+#include <linux/magic.h>
 #include <math.h>
 #include <stdio.h>
+#include <sys/vfs.h>
 #include <unistd.h>
+
+/* Is it the kernel's file, of the whole machine? lxcfs mounts one of the container's own time over
+ * it. A root of a test has plain files. */
+static bool is_of_machine(const struct jm_ctx *ctx, FILE *f)
+{
+	struct statfs st;
+
+	return *ctx->root || (!fstatfs(fileno(f), &st) && st.f_type == PROC_SUPER_MAGIC);
+}
 
 /* user, nice, system, irq and softirq of proc(5) */
 double jm_machine_cpu_s(const struct jm_ctx *ctx)
@@ -18,11 +29,11 @@ double jm_machine_cpu_s(const struct jm_ctx *ctx)
 
 	snprintf(path, sizeof(path), "%s/proc/stat", ctx->root);
 	f = fopen(path, "re");
-	if (f) {
+	if (f && is_of_machine(ctx, f))
 		n = fscanf(f, "cpu %llu %llu %llu %*u %*u %llu %llu", &user, &nice, &system, &irq,
 			&softirq);
+	if (f)
 		fclose(f);
-	}
 	return n == 5 ? (double)(user + nice + system + irq + softirq) /
 				(double)sysconf(_SC_CLK_TCK)
 		      : NAN;

@@ -6,8 +6,8 @@
 
 #include "measure/session/session.h"
 
-/* Processor time of everything that ran since the machine was started, in seconds; NAN =
- * unknown. */
+/* Processor time of everything that ran since the machine was started, in seconds; NAN = unknown,
+ * as where a container's own time is mounted over that of the machine. */
 double jm_machine_cpu_s(const struct jm_ctx *ctx);
 /* Is it the meter of a processor package, and no part of another package's meter? */
 bool jm_is_processor(const struct jm_meters *set, int meter);

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """measure CMD: what the command has of the processors, and what the meters measured when it began."""
 import json
+import subprocess
 import sys
 import time
 
 import pytest
 
+from daemon import can_unshare
 from fake_gpus import FakeGpus
-from jm import jm
+from jm import BIN, jm
 
 BURN = "import time; end = time.process_time() + 0.6\nwhile time.process_time() < end: pass"
 
@@ -31,6 +33,20 @@ def test_share_of_the_processors():
     joules = sum(m["joules"] for m in record["meters"] if m["id"] in own["meters"])
     assert own["joules_estimated"] == pytest.approx(own["share"] * joules) and joules > 0
     assert f"{100 * own['share']:.3g} % of all processor time is the command's; the meters include what else ran" in text
+
+
+@pytest.mark.skipif(not can_unshare(), reason="needs root and a mount namespace")
+@pytest.mark.parametrize("command", [["--", sys.executable, "-c", BURN], ["--for", "1s", "--pid", "1"]])
+def test_a_containers_own_time_is_not_that_of_the_machine(tmp_path, command):
+    """As lxcfs mounts it over /proc/stat: the meters see what else runs on the machine, and this time does not."""
+    (tmp_path / "stat").write_text("cpu  1000 0 0 0 0 0 0 0 0 0\ncpu0 1000 0 0 0 0 0 0 0 0 0\nintr 0\n")
+    script = f"mount --bind {tmp_path}/stat /proc/stat || exit 99; (sleep 0.2; echo 'cpu  9000 0 0 0 0 0 0 0 0 0' >{tmp_path}/stat) & exec \"$@\""
+    done = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", BIN, "measure", "--json", "-", "--source", "sim:h100x2", *command],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout[done.stdout.index("{"):])
+    share = record.get("own_share") or record["attached"]
+    assert share["machine_cpu_s"] is None and share["share"] is None and share["joules_estimated"] is None
 
 
 def test_power_before_the_command(tmp_path):
