@@ -168,6 +168,20 @@ static int damaged(
 		err, JM_EFORMAT, "Entry %zu of \"%s\" in %s %s; correct it.", i, list, file, what);
 }
 
+/* An entry may be there twice, but an id names one file. */
+static int check_ids(const struct ids *ids, const char *file, struct jm_err *err)
+{
+	for (size_t i = 1; i < ids->n; i++) {
+		const struct id *a = &ids->at[i - 1], *b = &ids->at[i];
+
+		if (a->id == b->id && strcmp(a->name, b->name) != 0)
+			return jm_err_set(err, JM_EFORMAT,
+				"%s gives the \"id\" %lld to two pictures, %s and %s; correct it.",
+				file, (long long)a->id, a->name, b->name);
+	}
+	return 0;
+}
+
 static int take_ids(struct ids *ids, const char *file, const json_t *images, struct jm_err *err)
 {
 	const json_t *one;
@@ -186,7 +200,7 @@ static int take_ids(struct ids *ids, const char *file, const json_t *images, str
 		ids->at[ids->n++] = (struct id){json_integer_value(id), name};
 	}
 	qsort(ids->at, ids->n, sizeof(*ids->at), by_id);
-	return 0;
+	return check_ids(ids, file, err);
 }
 
 static int take_captions(struct jm_caption_table *t, const struct ids *ids, const char *file,

@@ -133,6 +133,8 @@ BAD_LISTS = {
     ("captions.json", "[]"): 'no lists "images" and "annotations"',
     ("captions.json", '{"images": [{"file_name": "b.jpg"}], "annotations": []}'): 'Entry 0 of "images"',
     ("captions.json", '{"images": [], "annotations": [{"image_id": 3, "caption": "x"}]}'): 'Entry 0 of "annotations"',
+    ("captions.json", '{"images": [{"id": 1, "file_name": "b.jpg"}, {"id": 1, "file_name": "c.jpg"}], "annotations": []}'):
+        'gives the "id" 1 to two pictures',
     ("captions.json", '{"images": ['): "is no JSON"}
 
 
