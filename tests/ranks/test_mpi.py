@@ -55,6 +55,15 @@ def test_groups_of_ranks_train_as_one_rank(mpirun):
     assert losses(record) == pytest.approx(losses(one(*work, "--batch", "4")), rel=2e-6)
 
 
+def test_shares_of_a_checkpoint_are_gathered(mpirun, tmp_path):
+    """Over MPI, as between ranks that share memory: the same bytes, of two ranks, for which no order of sums is another one."""
+    work = [*GPT, "--device", "ref", "--batch", 2, "--ranks", 2, "--steps", 3, "--ema", 0.9, "--checkpoint"]
+    done = mpirun.run(2, BIN, *work, tmp_path / "mpi", "--launcher", "started", "--transport", "mpi")
+    assert done.returncode == 0, done.stderr
+    one(*work, tmp_path / "local")
+    assert (tmp_path / "mpi").read_bytes() == (tmp_path / "local").read_bytes()
+
+
 def test_a_sweep_begins_mpi_for_each_case(mpirun):
     done = mpirun.run(2, BIN, *SHORT, "--repeat", 2, "--ranks", 2, "--launcher", "started", "--json", "-")
     assert [(r["verified"], r["transfer"]["transport"]) for r in records(done)] == [(True, "mpi")] * 2
