@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A table of text cells: filled cell by cell, printed in blocks of whole columns. */
 #include "grid.h"
+#include "base/printable.h"
 #include "text.h"
 
 #include <stdarg.h>
@@ -38,8 +39,10 @@ int jm_grid_set(
 	va_start(ap, format);
 	n = vasprintf(cell, format, ap);
 	va_end(ap);
-	if (n >= 0)
+	if (n >= 0) {
+		jm_text_tame(*cell); /* what others wrote controls no terminal */
 		return 0;
+	}
 	*cell = NULL;
 	return no_memory(err);
 }

@@ -185,6 +185,15 @@ def test_a_title_tells_a_series_from_others_of_its_name(tmp_path):
         "train a on cpu, f32, batch=4", "train a on cpu, f32, batch=8", "train b on cpu, f32"]
 
 
+def test_names_of_phases_stay_text(tmp_path):
+    (row,) = records(n=1)
+    for p in row["phases"]:
+        p["name"] += "\x1b[31m\x07\x9b"
+    done = jm("report", write(tmp_path, [row], "r.json"))
+    assert done.returncode == 0 and f"{row['phases'][0]['name'][:-7]}?[31m??" in done.stdout, done.stdout
+    assert {c for c in done.stdout if unicodedata.category(c) == "Cc"} == {"\n"}
+
+
 @pytest.mark.parametrize("kind", ["table", "md", "csv", "json", "html"])
 def test_what_others_wrote_stays_text(tmp_path, kind):
     """No half of a character where a text was cut, and nothing that a terminal obeys."""
