@@ -21,7 +21,8 @@ static int add(struct jm_source_list *list, const char *text, size_t n, struct j
 
 int jm_source_list_add(struct jm_source_list *list, const char *text, struct jm_err *err)
 {
-	int rc = 0;
+	int rc = 0, before = list->n;
+	const char *all = text;
 
 	while (!rc && *text) {
 		size_t n = jm_source_length(text);
@@ -30,6 +31,9 @@ int jm_source_list_add(struct jm_source_list *list, const char *text, struct jm_
 			rc = add(list, text, n, err);
 		text += n + (text[n] == ',');
 	}
+	if (!rc && *all && list->n == before)
+		return jm_err_set(err, JM_EUSAGE,
+			"'%.40s' names no source; 'joulemark list sources' lists them.", all);
 	return rc;
 }
 

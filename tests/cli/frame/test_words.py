@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from jm import jm
+from jm import USAGE, jm, sentence
 from reports import records, report, write
 
 SIM = ["--device", "sim:h100x1"]
@@ -16,6 +16,11 @@ def test_quality_is_one_line_and_why_gives_the_reasons():
     whole = jm("measure", *SIM, "--why", "true").stderr
     lines = whole[whole.index("  Quality"):].splitlines()
     assert lines[0] == "  Quality  none: simulated only" and any(line.startswith("    - No energy was measured") for line in lines)
+
+
+@pytest.mark.parametrize("words", [["measure", "--source", ",", "true"], ["run", "null", "--source", ",,"], ["watch", "--source", ","]])
+def test_commas_alone_name_no_source(words):
+    assert "names no source" in sentence(jm(*words), USAGE)
 
 
 def test_quality_in_a_report(tmp_path):
