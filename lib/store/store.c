@@ -253,9 +253,19 @@ static int open_path(const char *path, enum jm_store_mode mode, const struct jm_
 	return 0;
 }
 
+static bool is_stdout(const char *path, struct jm_err *err)
+{
+	return !strcmp(path, "-") &&
+	       jm_err_set(err, JM_EUSAGE,
+		       "A store is a file, not the standard output '-'; name a file, or ./- for "
+		       "one of that name.");
+}
+
 int jm_store_open(
 	const char *path, enum jm_store_mode mode, struct jm_store **ret, struct jm_err *err)
 {
+	if (mode == JM_STORE_WRITE && is_stdout(path, err))
+		return JM_EUSAGE;
 	return open_path(path, mode, NULL, mode == JM_STORE_TRY ? 0 : BUSY_MS, ret, err);
 }
 
@@ -270,8 +280,12 @@ int jm_store_try(const char *path, struct jm_store_file *ret, struct jm_err *err
 	struct jm_err why = JM_ERR_INIT;
 	struct jm_store *s = NULL;
 	bool empty;
-	int rc = jm__store_place_try(path, ret, &empty, err);
+	int rc;
 
+	ret->fd = -1;
+	if (is_stdout(path, err))
+		return JM_EUSAGE;
+	rc = jm__store_place_try(path, ret, &empty, err);
 	if (rc || empty)
 		return rc;
 	rc = jm_store_open(path, JM_STORE_TRY, &s, &why);

@@ -166,6 +166,13 @@ def test_resume_takes_the_plan_as_it_is(tmp_path, words):
     assert "--resume takes the plan from the store" in text and records(store) == before
 
 
+@pytest.mark.parametrize("words", [["run", "null", "--source", "null", "--steps", 1, "--store", "-"], ["merge", "-", "a.db"],
+                                   ["measure", "--source", "null", "--store", "-", "--", "true"]])
+def test_a_store_is_no_standard_output(tmp_path, words):
+    assert jm("run", "null", "--source", "null", "--steps", 1, "--store", "a.db", cwd=tmp_path).returncode == 0
+    assert "not the standard output '-'" in sentence(jm(*words, cwd=tmp_path), USAGE) and not (tmp_path / "-").exists()
+
+
 def test_a_store_without_a_folder_is_refused(tmp_path):
     path = tmp_path / "none" / "a.db"
     assert "its folder does not exist" in sentence(jm(*NULL, "--store", path), FAILURE)
