@@ -131,9 +131,12 @@ static bool any_usual(const struct jm_option *rows)
 /* The options that the short help does not describe: a line of names for each heading. */
 static void print_others(const struct jm_command *cmd, FILE *out, int width)
 {
-	char line[512] = "This command:";
+	char line[512] = "This command:", text[128];
 
-	fprintf(out, "\nOther options, which 'joulemark help %s --all' describes\n", cmd->name);
+	fputc('\n', out);
+	snprintf(text, sizeof(text), "Other options, which 'joulemark help %s --all' describes",
+		cmd->name);
+	jm_text_wrap(out, text, 0, 2, text_width(width));
 	for (const struct jm_option *o = cmd->options; o->name; o++) {
 		if (o->heading)
 			snprintf(line, sizeof(line), "%s:", o->heading);
@@ -231,18 +234,23 @@ bool jm_help_workload(const struct jm_cli *cli)
 	const char *name = cli->args[0];
 	FILE *out = cli->out;
 	int width = cli->width;
+	char text[160];
 	const struct jm_model *model;
 	const struct jm_workload *w = jm_work_find(name, &model);
 
 	if (!w)
 		return false;
-	fprintf(out, "joulemark run [options] %s [workload's options]\n\n", name);
+	snprintf(text, sizeof(text), "joulemark run [options] %s [workload's options]", name);
+	jm_text_wrap(out, text, 0, 4, text_width(width));
+	fputc('\n', out);
 	print_summary(w, model, out, width);
 	if (!w->options || !w->options->name)
 		return true;
-	fprintf(out,
-		"\nOptions of '%s', in addition to those of 'joulemark run'; a list is swept\n",
+	snprintf(text, sizeof(text),
+		"Options of '%s', in addition to those of 'joulemark run'; a list is swept",
 		w->name);
+	fputc('\n', out);
+	jm_text_wrap(out, text, 0, 2, text_width(width));
 	print_options(w->options, out, width);
 	print_model_options(name, out, width);
 	return true;

@@ -27,22 +27,23 @@ struct call {
 	bool rules;
 };
 
-static void print_name(const json_t *record, FILE *f)
+static void name_of(const json_t *record, char *out, size_t size)
 {
 	const json_t *of_case = json_object_get(record, "case"), *word;
 	const char *id = jm_json_text(of_case, "id"), *workload = jm_json_text(record, "workload");
 	char name[160] = "";
 	size_t i;
 
+	*out = '\0';
 	jm_text_append(name, sizeof(name), "", workload);
 	if (!*workload)
 		json_array_foreach(json_object_get(record, "command"), i, word) jm_text_append(name,
 			sizeof(name), " ", json_is_string(word) ? json_string_value(word) : "?");
 	jm_text_append(name, sizeof(name), " on ", jm_json_text(record, "device"));
 	if (*id)
-		fprintf(f, "%.8s repeat %lld: ", id,
+		snprintf(out, size, "%.8s repeat %lld: ", id,
 			(long long)json_integer_value(json_object_get(of_case, "repeat")));
-	fprintf(f, "%s", name);
+	jm_text_append(out, size, "", name);
 }
 
 static void print_list(const json_t *list, FILE *f, int width)
@@ -133,7 +134,8 @@ static void print_reasons(struct check *c, const json_t *quality)
 			jm_text_wrap(c->cli->out, json_string_value(reason), 6, 8, c->cli->width);
 	}
 	if (more)
-		fprintf(c->cli->out, "      The other reasons are those of the record before.\n");
+		jm_text_wrap(c->cli->out, "The other reasons are those of the record before.", 6, 8,
+			c->cli->width);
 	c->quality = quality;
 }
 
@@ -141,10 +143,12 @@ static void print_record(struct check *c, const json_t *record)
 {
 	bool failed = jm_metric_failed(record);
 	FILE *f = c->cli->out;
+	char name[240];
 
+	name_of(record, name, sizeof(name));
 	fprintf(f, "%s  ", is_good(c, record) ? "pass" : "FAIL");
-	print_name(record, f);
-	fprintf(f, "\n      grade %s%s\n", grade_of(record), failed ? ", the run failed" : "");
+	jm_text_wrap_on(f, name, 6, 8, c->cli->width);
+	fprintf(f, "      grade %s%s\n", grade_of(record), failed ? ", the run failed" : "");
 	if (failed && *jm_json_text(record, "reason"))
 		jm_text_wrap(f, jm_json_text(record, "reason"), 6, 8, c->cli->width);
 	print_reasons(c, json_object_get(record, "quality"));
@@ -191,12 +195,15 @@ static void print_all(struct check *c, const json_t *records)
 {
 	size_t n = json_array_size(records), i;
 	const json_t *record;
+	char text[120];
 
 	json_array_foreach(records, i, record) print_record(c, record);
 	if (c->call->rules)
 		print_not_judged(c->cli->out, c->cli->width);
-	fprintf(c->cli->out, "%s%zu of %zu records have grade %s or better and did not fail.\n",
-		n ? "\n" : "", count_good(c, records), n, grades[c->call->least]);
+	snprintf(text, sizeof(text), "%zu of %zu records have grade %s or better and did not fail.",
+		count_good(c, records), n, grades[c->call->least]);
+	fputs(n ? "\n" : "", c->cli->out);
+	jm_text_wrap(c->cli->out, text, 0, 2, c->cli->width);
 }
 
 static int check_all(struct jm_cli *cli, const struct call *call, const struct jm_record_input *in)

@@ -120,6 +120,9 @@ static void wrap(FILE *out, const char *text, int column, int hang, int width)
 	fputc('\n', out);
 }
 
+#define LEAST_TEXT 20 /* columns of the lines behind the first, where the terminal is narrow */
+#define LEAST_HANG 8
+
 /* In one write where memory is there for it: stderr has no buffer, and would be written word by
  * word. */
 void jm_text_wrap_on(FILE *out, const char *text, int column, int hang, int width)
@@ -127,7 +130,9 @@ void jm_text_wrap_on(FILE *out, const char *text, int column, int hang, int widt
 	char *lines = NULL;
 	size_t n = 0;
 	FILE *buffer = open_memstream(&lines, &n);
+	int most = width - LEAST_TEXT > LEAST_HANG ? width - LEAST_TEXT : LEAST_HANG;
 
+	hang = hang < most ? hang : most;
 	wrap(buffer ? buffer : out, text, column, hang, width);
 	if (buffer && !fclose(buffer)) {
 		jm_text_tame_lines(lines); /* what others wrote controls no terminal */

@@ -87,6 +87,21 @@ def test_colours_only_on_a_terminal():
     assert "\x1b" not in jm("doctor").stdout and "\x1b" not in terminal("doctor", "--output", os.devnull)[0]
 
 
+@pytest.mark.parametrize("words", [["help", "serve"], ["help", "list"], ["check", DATA / "h100x4.json"], ["doctor"]])
+def test_sentences_fit_a_terminal_of_40_columns(words):
+    """But for a word that is longer, which has a line of its own."""
+    lines = jm(*words, "--width", "40").stdout.splitlines()
+    assert lines and [line for line in lines if len(line) > 40 and len(line.split()) > 1 and not line.startswith("joulemark list")] == []
+
+
+def test_lines_behind_the_first_have_at_least_20_columns():
+    """Text beside a column of names goes on below the names where the terminal is narrow."""
+    lines = jm("describe", "gpt-117m", "--device", "ref", "--width", "40").stdout.splitlines()
+    at = lines.index("start values:")
+    assert any(len(line.split()) > 1 for line in lines[at + 1:] if line.startswith(20 * " "))
+    assert not any(line.startswith(21 * " ") for line in lines[at + 1:])
+
+
 def test_width_without_a_terminal():
     def longest(*args, **env):
         return max(map(len, jm("report", *args, DATA / "h100x4.json", env=env).stdout.splitlines()))
