@@ -54,6 +54,11 @@ static double resets(const struct jm_running_meter *m)
 	return m->counter ? (double)m->resets : NAN;
 }
 
+static double unknown_s(const struct jm_running_meter *m)
+{
+	return m->counter || isnan(m->joules) ? NAN : m->unknown_s;
+}
+
 static const struct {
 	const char *name;
 	bool counter;
@@ -68,6 +73,9 @@ static const struct {
 		"How often an energy counter was reset; the energy between its last reading and "
 		"the reset is missing.",
 		resets},
+	{"joulemark_energy_unknown_seconds", true, "seconds",
+		"Time without a reading of power since the exporter began; its energy is missing.",
+		unknown_s},
 };
 
 static void put_meter(struct exporter *e, struct jm_openmetrics *o, int i,

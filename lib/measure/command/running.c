@@ -76,12 +76,14 @@ static void take_counter(struct total *t, const struct jm_signal *signal, struct
 
 static void take_power(struct total *t, struct jm_reading now)
 {
-	double seconds = (double)(now.t_ns - t->power.t_ns) * 1e-9;
+	double seconds = fmax((double)(now.t_ns - t->power.t_ns) * 1e-9, 0);
 
-	if (!t->told.counter && !isnan(now.value) && isnan(t->told.joules))
-		t->told.joules = 0;
-	if (!t->told.counter && !isnan(t->power.value) && seconds > 0)
+	if (!t->told.counter && !isnan(t->power.value))
 		t->told.joules += t->power.value * seconds;
+	else if (!t->told.counter && !isnan(t->told.joules))
+		t->told.unknown_s += seconds;
+	else if (!t->told.counter && !isnan(now.value))
+		t->told.joules = 0;
 	t->power = now;
 }
 

@@ -16,6 +16,9 @@ struct jm_running_meter {
 	double joules; /* since the first reading; NAN = there was none */
 	bool counter;  /* joules come from a counter; else power is summed up */
 	long resets;   /* of the counter: what it had counted since the reading before is missing */
+	/* since the first reading, without one of power: the energy of that time is missing; 0 with
+	 * a counter */
+	double unknown_s;
 };
 
 /* The set must outlive it. */

@@ -97,6 +97,24 @@ def test_watts_and_joules_of_each_gpu():
     assert set(samples(second, "joulemark_energy_resets_total").values()) == {0}
 
 
+def test_time_without_power_is_told(tmp_path):
+    """A sensor without a counter that vanishes for a while: the sums lack that time, and say how long it was."""
+    folder = tmp_path / "sys/class/hwmon/hwmon0"
+    folder.mkdir(parents=True)
+    (folder / "name").write_text("power_meter\n")
+    (folder / "power1_label").write_text("Module Power Socket 0\n")
+    (folder / "power1_average").write_text("100000000\n")
+    with Exporter("--source", "hwmon", env=gpus(JM_ROOT=str(tmp_path))) as exporter:
+        time.sleep(1)
+        assert set(samples(exporter.get()[0], "joulemark_energy_unknown_seconds_total").values()) == {0}
+        (folder / "power1_average").write_text("\n")
+        time.sleep(2)
+        (folder / "power1_average").write_text("100000000\n")
+        time.sleep(1)
+        missing, = samples(exporter.get()[0], "joulemark_energy_unknown_seconds_total").values()
+    assert 1.5 < missing < 8
+
+
 def test_formats_follow_the_client():
     with Exporter() as exporter:
         classic, kind = exporter.get()
@@ -253,9 +271,9 @@ def test_prometheus_scrapes_it(tmp_path):
 
 
 DASHBOARD = json.loads((SOURCE / "examples/grafana-dashboard.json").read_text())
-# what Grafana puts in; the fake GPUs have no meters inside of others
+# what Grafana puts in; the fake GPUs have no meters inside of others, and each has a counter
 VARIABLES = {"$__rate_interval": "2s", "$__range": "10s", "$instance": ".*"}
-EMPTY = {"Parts of meters"}
+EMPTY = {"Parts of meters", "Time without power"}
 
 
 def targets():

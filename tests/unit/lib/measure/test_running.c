@@ -50,8 +50,11 @@ static void sums_power_up_without_its_gaps(void **state)
 		take(r, 0, readings[i][0], readings[i][1]);
 	assert_near(jm_running_of(r, 0).joules, 100 + 600 + 100, 1e-9);
 	assert_near(jm_running_of(r, 0).watts, 70, 0);
+	assert_near(jm_running_of(r, 0).unknown_s, 3, 1e-9);
 	take(r, 0, 9, NAN);
 	assert_true(isnan(jm_running_of(r, 0).watts));
+	take(r, 0, 10, NAN);
+	assert_near(jm_running_of(r, 0).unknown_s, 4, 1e-9);
 	jm_running_free(r);
 	jm_meters_done(&set);
 }
