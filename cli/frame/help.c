@@ -469,6 +469,13 @@ static int help_run(struct jm_cli *cli)
 		jm_option_values_print(cli, call.values, command_of(cli), cli->out);
 		return 0;
 	}
+	if (cli->n_args && (call.man || call.schema || call.keys)) {
+		jm_err_set(&cli->err, JM_EUSAGE,
+			"--man, --schema and --keys print one text each, which is of no command; "
+			"omit '%.80s'.",
+			cli->args[0]);
+		return jm_cli_fail(cli);
+	}
 	if (call.man)
 		return print_man(cli->commands, cli->out);
 	if (call.schema)

@@ -140,7 +140,8 @@ static int add_file(struct jm_record_input *in, const char *path, struct jm_err 
 	int rc;
 
 	if (!f)
-		return jm_err_set(err, JM_ENOENT, "%s cannot be read: %s.", path, strerror(errno));
+		return jm_err_set(err, JM_ENOENT, "%s cannot be read: %s; check the path.", path,
+			strerror(errno));
 	rc = add_json(in, f, path, err);
 	if (!is_stdin)
 		fclose(f);

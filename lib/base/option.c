@@ -123,7 +123,9 @@ static size_t distance(const char *a, const char *b)
 const char *jm_did_you_mean(const char *word, const char *const *words, size_t n)
 {
 	const char *best = NULL;
-	size_t length = strlen(word), best_distance = length < 6 ? 2 : length / 3 + 1;
+	size_t length = strlen(word), best_distance = length < 2   ? 1
+						      : length < 6 ? 2
+								   : length / 3 + 1;
 
 	for (size_t i = 0; i < n; i++) {
 		size_t d = distance(word, words[i]);

@@ -127,9 +127,10 @@ static int load_layers(struct jm__plan_loader *l, const char *path, const struct
 	int rc;
 
 	if (!realpath(path, real))
-		return from ? jm_yaml_fail(
-				      from, JM_ENOENT, l->err, "There is no file %.300s.", path)
-			    : jm_err_set(l->err, JM_ENOENT, "There is no file %.400s.", path);
+		return from ? jm_yaml_fail(from, JM_ENOENT, l->err,
+				      "There is no file %.300s; check the path.", path)
+			    : jm_err_set(l->err, JM_ENOENT,
+				      "There is no file %.400s; check the path.", path);
 	for (int i = 0; i < l->depth; i++)
 		if (!strcmp(l->open[i], real))
 			return fail_of_cycle(l, from, real);

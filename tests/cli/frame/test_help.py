@@ -241,6 +241,11 @@ def test_completion_of_other_shells(shell):
     assert "bash, zsh, fish" in sentence(jm("help", "--completion", "csh"), USAGE)
 
 
+@pytest.mark.parametrize("option", ["--man", "--schema", "--keys"])
+def test_a_text_of_all_commands_takes_no_command(option):
+    assert "omit 'run'" in sentence(jm("help", option, "run"), USAGE) and jm("help", option).returncode == 0
+
+
 @pytest.mark.parametrize("args, hint", [
     (["run", "null", "--device", "cpu", "--device", "ref"], "--device is given twice; give it once, with several values"),
     (["run", "gemm", "--m", "8", "--m=16"], "--m is given twice; give it once, with several values as one list: --m A,B."),

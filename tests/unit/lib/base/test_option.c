@@ -115,6 +115,8 @@ static void did_you_mean(void **state)
 		jm_did_you_mean("nvlm", (const char *const[]){"null", "nvml"}, 2), "nvml");
 	/* half of another word's letters are not what was meant */
 	assert_null(jm_did_you_mean("warmup", (const char *const[]){"cgroup"}, 1));
+	/* nor is another letter */
+	assert_null(jm_did_you_mean("0", (const char *const[]){"n"}, 1));
 }
 
 static const char *const precisions[] = {"f32", "bf16", NULL};
