@@ -68,9 +68,8 @@ Written from `networks_cpu.json`, which this measures: `bench/table.py --no-pari
   products of oneDNN take turns on {threads} threads, {rounds} steps each after one. A figure is the median, in parentheses the slowest and the fastest;
   the ratio has in parentheses the smallest and largest of a round. [speed.md](speed.md) has other networks.
 - **kernels by oneDNN's peak**: as [there](speed.md#how-it-is-measured). The aim is a ratio of 1.5, of U-Nets and Fourier operators 1.8,
-  or 85 % of that peak where that is less. inception3 meets it by its share of the peak; resnet152 misses it, as xception does in one of
-  two runs. Both sides compute convolutions by oneDNN, which take 87 % of the time of our kernels; the norm of the gradients and AdamW of
-  58 million parameters, for 8 pictures of 32 x 32 pixels, take 6 % in resnet152, batch norms another 6 %.
+  or 85 % of that peak where that is less. All rows meet it, xception by its share of the peak. Both sides compute convolutions by
+  oneDNN, which take 87 % of the time of our kernels in xception and resnet152.
 - unet is `unet-sd2` with 128 channels and 32 x 32 latents; clip the forward pass of the frozen CLIP L/14 within `llava-7b` whose Llama
   has one layer of 64, which takes 0.1 % of the FLOPs (`bench/step.py`).
 - **beyond state**: resident MB without the parameters and both moments of AdamW in f32, 12 bytes for each parameter, which both sides
