@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # epochs.sh [JOULEMARK]: a training that prints its epochs is measured epoch by epoch, without a change of its program. It
 # prints each epoch when it is over; a program that prints 'Epoch 1/3' when it begins needs no --phase-at.
-# prints: ^  phase +s +[mk]?J +mean W +images +m?J/image
+# prints: ^  phase +s +([mk]?J|energy) +mean W +images +m?J/image
 # prints: ^  Epoch 1 +[0-9.]+ .* 512 +[0-9]
 # prints: ^  Epoch 3 +[0-9.]+ .* 512 +[0-9]
 set -eu

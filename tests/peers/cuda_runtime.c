@@ -29,6 +29,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "backends/cuda/choose/conv_plan.h"
@@ -185,23 +186,58 @@ const char *cudaGetErrorString(cudaError_t rc)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Before each piece of memory stands the number of the GPU that it is on; -1 = the host. */
+/* Before each piece of memory stands which GPU it is on; -1 = the host. */
 #define BEFORE 256
+/* Larger pieces, of which plans ask for tens of GB, are mapped: malloc may fill what it gives, as
+ * MALLOC_PERTURB_ asks it to. */
+#define MAPPED_FROM ((size_t)64 << 20)
+
+struct before {
+	int gpu;
+	size_t mapped; /* bytes; 0 = by malloc */
+};
+
+static void *piece(size_t bytes, size_t *ret_mapped)
+{
+	void *all;
+
+	*ret_mapped = bytes >= MAPPED_FROM ? bytes : 0;
+	if (!*ret_mapped)
+		return aligned_alloc(256, bytes);
+	all = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+		-1, 0);
+	return all == MAP_FAILED ? NULL : all;
+}
 
 static cudaError_t take(void **memory, size_t bytes, int gpu)
 {
-	char *all =
-		fake_cuda.broken ? NULL : aligned_alloc(256, (bytes + 256) / 256 * 256 + BEFORE);
+	struct before b = {.gpu = gpu};
+	char *all = fake_cuda.broken ? NULL : piece((bytes + 256) / 256 * 256 + BEFORE, &b.mapped);
 
 	*memory = all ? all + BEFORE : NULL;
 	if (all)
-		memcpy(all, &gpu, sizeof(gpu));
+		memcpy(all, &b, sizeof(b));
 	return fake_cuda.broken ? fake_cuda.broken : all ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+
+static void give(void *memory)
+{
+	char *all = (char *)memory - BEFORE;
+	struct before b;
+
+	memcpy(&b, all, sizeof(b));
+	if (b.mapped)
+		munmap(all, b.mapped);
+	else
+		free(all);
 }
 
 bool fake_cuda_is_on(const void *memory, int gpu)
 {
-	return !memcmp((const char *)memory - BEFORE, &gpu, sizeof(gpu));
+	struct before b;
+
+	memcpy(&b, (const char *)memory - BEFORE, sizeof(b));
+	return b.gpu == gpu;
 }
 
 cudaError_t cudaMalloc(void **memory, size_t bytes)
@@ -219,7 +255,7 @@ cudaError_t cudaMallocHost(void **memory, size_t bytes)
 cudaError_t cudaFree(void *memory)
 {
 	if (memory)
-		free((char *)memory - BEFORE);
+		give(memory);
 	return fake_cuda.broken;
 }
 

@@ -108,10 +108,10 @@ def ipmi(root, step, env):
 
 def gcipuinfo(root, step, env):
     """The module asks the same clock."""
-    text = gcipu_module.MODULE.format(rows=[("A", "", "N/A")], life=1e9)
-    text = text.replace("row[NAMES.index(name)] for row in ROWS",
+    text = gcipu_module.MODULE.format(rows=[("A", "", "N/A")], life=1e9, later=None)
+    text = text.replace("row[NAMES.index(name)] for row in rows",
                         f"f'{{{LOW} if time.monotonic() < {step.at!r} else {HIGH}}} W' if name == 'ipu power' else "
-                        "row[NAMES.index(name)] for row in ROWS")
+                        "row[NAMES.index(name)] for row in rows")
     folder = root / "python"
     folder.mkdir()
     (folder / "gcipuinfo.py").write_text("\n".join(line[4:] for line in text.splitlines()))
