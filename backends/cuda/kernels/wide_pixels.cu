@@ -58,6 +58,15 @@ __device__ __forceinline__ void read_tile(const CUtensorMap *x, int k, int row)
 		read_rows(x, c * CHUNK, row);
 }
 
+/* Copies the tile from `row` on, and reads the next one into the cache. */
+__device__ __forceinline__ void copy_and_read(
+	const CUtensorMap *x, const struct places &m, int k, int row, int step, int end)
+{
+	copy_tile(x, m, k, row);
+	if (row + step < end)
+		read_tile(x, k, row + step);
+}
+
 /* Starts the products of a tile; TURNED: the filter is w[k,n]. */
 template <typename T, bool TURNED, int CHUNKS>
 __device__ __forceinline__ void multiply_tile(const struct places &m, fragments &d)
@@ -192,6 +201,13 @@ __device__ __forceinline__ bool tile_is_free(int free)
 	return true;
 }
 
+__device__ __forceinline__ void init_barriers(uint32_t barriers)
+{
+	for (int i = 0; i < 4; i++)
+		barrier_init(barriers + 8 * i, 1);
+	barrier_publish();
+}
+
 template <typename T, bool GRAD, int CHUNKS>
 __global__ void __launch_bounds__(THREADS, 1) wide_pixels_kernel(
 	const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap w,
@@ -217,20 +233,14 @@ __global__ void __launch_bounds__(THREADS, 1) wide_pixels_kernel(
 	struct own_sums sums = {};
 	int phase = 0;
 
-	if (threadIdx.x == 0) {
-		for (int i = 0; i < 4; i++)
-			barrier_init(barriers + 8 * i, 1);
-		barrier_publish();
-	}
+	if (threadIdx.x == 0)
+		init_barriers(barriers);
 	less[threadIdx.x % GROUP] = GRAD ? g.mean[column + threadIdx.x % GROUP] : 0;
 	__syncthreads();
 	if (threadIdx.x == 0)
 		copy_filter<GRAD, k>(&w, m.filter, barriers);
-	if (leads && begin < end) {
-		copy_tile(&x, m, k, begin);
-		if (begin + step < end)
-			read_tile(&x, k, begin + step);
-	}
+	if (leads && begin < end)
+		copy_and_read(&x, m, k, begin, step, end);
 	barrier_wait(barriers, 0);
 	if (pair && begin < end) /* the pairs multiply in turn */
 		barrier_wait(barriers + 24, 0);
@@ -245,11 +255,8 @@ __global__ void __launch_bounds__(THREADS, 1) wide_pixels_kernel(
 		if (threadIdx.x == 0 && row < step)
 			barrier_arrive(barriers + 24);
 		auto copy_next = [&] {
-			if (!leads || row + step >= end)
-				return;
-			copy_tile(&x, m, k, row + step);
-			if (row + 2 * step < end)
-				read_tile(&x, k, row + 2 * step);
+			if (leads && row + step < end)
+				copy_and_read(&x, m, k, row + step, step, end);
 		};
 		if (!in_tile)
 			copy_next();
