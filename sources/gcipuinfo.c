@@ -85,7 +85,7 @@ static void take_device(struct state *s, int place, const struct ipu *now)
 		*ipu = *now;
 		return;
 	}
-	if (place >= s->n || strcmp(now->serial, ipu->serial) != 0)
+	if (strcmp(now->serial, ipu->serial) != 0)
 		return;
 	ipu->watts = now->watts;
 	ipu->board = now->board;

@@ -471,8 +471,8 @@ static int help_run(struct jm_cli *cli)
 	}
 	if (cli->n_args && (call.man || call.schema || call.keys)) {
 		jm_err_set(&cli->err, JM_EUSAGE,
-			"--man, --schema and --keys print one text each, which is of no command; "
-			"omit '%.80s'.",
+			"--man, --schema and --keys do not describe a single command; omit "
+			"'%.80s'.",
 			cli->args[0]);
 		return jm_cli_fail(cli);
 	}

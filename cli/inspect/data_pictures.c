@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/printable.h"
 #include "vendor/nvjpeg.h"
@@ -334,18 +334,20 @@ static int show_grid(struct jm_data_facts *f, const struct jm_data_set *set)
 
 bool jm_cli_is_picture(const char *path)
 {
-	struct stat st; /* opening a pipe would wait for its writer */
-	FILE *f = !stat(path, &st) && S_ISREG(st.st_mode) ? fopen(path, "re") : NULL;
 	char begin[16];
-	size_t n = f ? fread(begin, 1, sizeof(begin), f) : 0;
 	bool found = false;
+	size_t size;
+	ssize_t n;
+	int fd;
 
+	if (jm_data_file_open(path, SIZE_MAX, &fd, &size, NULL))
+		return false;
+	n = read(fd, begin, sizeof(begin));
+	close(fd);
 	for (int i = 0; jm_picture_formats[i]; i++)
-		found = found || (n >= jm_picture_formats[i]->n_magic &&
+		found = found || (n >= (ssize_t)jm_picture_formats[i]->n_magic &&
 					 !memcmp(begin, jm_picture_formats[i]->magic,
 						 jm_picture_formats[i]->n_magic));
-	if (f)
-		fclose(f);
 	return found;
 }
 

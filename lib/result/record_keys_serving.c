@@ -110,7 +110,7 @@ static const struct jm_key server_keys[] = {
 	{COUNT("other_length", 0), .meaning = "that have another length than was asked for"},
 	{COUNT("more_events", JM_KEY_OPTIONAL),
 		.meaning = "that have more events than the tokens that the server counts: the "
-			   "first one may be no token, and ttft then too early"},
+			   "first event may contain no token, and ttft is then too short"},
 	{POSITIVE("tokens_merged", 0),
 		.meaning = "tokens that came in one event with others: their time is that of the "
 			   "event, and itl is from event to event"},

@@ -156,24 +156,19 @@ static double items_of(const struct column *c, const struct row *row)
 #define PLACES_APART 2
 #define VALUES_APART 1000 /* the same, where no error is known */
 
-static bool is_apart(double value, double least)
-{
-	return least > 0 && value > least * VALUES_APART;
-}
-
 /* The decimals are such that no row loses a digit that is known; rows that differ by more than two
  * would get digits that mean nothing, and have units of their own. */
 static struct column column_of(const struct row *rows, int n, bool per_item)
 {
 	struct column c = {.per_item = per_item, .places = JM_NO_PLACES};
 	int most = JM_NO_PLACES, least = INT_MAX;
-	double largest = 0, smallest = 0;
+	double largest = 0, smallest = INFINITY;
 
 	for (int i = 0; i < n; i++) {
 		double x = fabs(rows[i].joules / items_of(&c, &rows[i]));
 
 		largest = isfinite(x) && x > largest ? x : largest;
-		smallest = x > 0 && isfinite(x) && (!(smallest > 0) || x < smallest) ? x : smallest;
+		smallest = x > 0 ? fmin(smallest, x) : smallest;
 	}
 	c.factor = jm_text_prefix("J", largest, &c.prefix);
 	for (int i = 0; i < n; i++) {
@@ -185,8 +180,8 @@ static struct column column_of(const struct row *rows, int n, bool per_item)
 		most = places > most ? places : most;
 		least = places < least ? places : least;
 	}
-	c.own_units =
-		most == JM_NO_PLACES ? is_apart(largest, smallest) : most - least > PLACES_APART;
+	c.own_units = most == JM_NO_PLACES ? largest > smallest * VALUES_APART
+					   : most - least > PLACES_APART;
 	if (!c.own_units)
 		c.places = most;
 	return c;

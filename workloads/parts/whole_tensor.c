@@ -44,15 +44,16 @@ static bool is_sharded(const struct jm_whole *w, const struct jm_whole_item *ite
 	return item->kept && w->p->graph->shard;
 }
 
-/* n elements of t from `first` on, which is plain. */
+/* n elements of t from `first` on; all of one that does not lie plain, or that others have. */
 static struct jm_tensor range_of(const struct jm_tensor *t, int64_t first, int64_t n)
 {
 	struct jm_tensor range = *t;
 	size_t size = jm_dtype_bytes(t->type);
 
+	if (t->layout.rank || !t->data)
+		return range;
 	range.data = (char *)t->data + (size_t)first * size;
 	range.bytes = (size_t)n * size;
-	range.layout = (struct jm_layout){0};
 	return range;
 }
 
@@ -137,7 +138,7 @@ static int write_copy(const struct jm_whole *w, const struct jm_whole_item *item
 	if (!rounded)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for %s.", copy->name);
 	jm_weights_convert(item->t.type, from, n, copy->type, rounded);
-	range = copy->layout.rank ? *copy : range_of(copy, first, n);
+	range = range_of(copy, first, n);
 	code = jm_program_write(w->p, &range, rounded, err);
 	free(rounded);
 	return code;
@@ -147,7 +148,7 @@ static int write_copy(const struct jm_whole *w, const struct jm_whole_item *item
 static int write_part(const struct jm_whole *w, const struct jm_whole_item *item, int64_t first,
 	int64_t n, const void *from, struct jm_err *err)
 {
-	struct jm_tensor range = item->t.layout.rank ? item->t : range_of(&item->t, first, n);
+	struct jm_tensor range = range_of(&item->t, first, n);
 	void *laid = NULL;
 	int code;
 
@@ -284,7 +285,7 @@ static int read_part(const struct jm_whole *w, const struct jm_whole_item *item,
 	const struct piece *p, void *ret, struct jm_err *err)
 {
 	bool laid = item->t.layout.rank;
-	struct jm_tensor range = laid ? item->t : range_of(&item->t, p->first, p->n);
+	struct jm_tensor range = range_of(&item->t, p->first, p->n);
 
 	if (has_share(w, item, holder))
 		return laid ? read_laid(w, item, holder, ret, err)
@@ -297,14 +298,14 @@ static int collect(const struct jm_whole *w, const struct piece *p, void *whole,
 {
 	const struct jm_whole_item *item = &w->item[p->item];
 	const struct jm_graph *g = w->p->graph;
-	bool cut = item->cell->cut.n;
+	bool cut = item->cell->cut.n, direct = whole && !cut;
 	struct piece own = *p;
 	int first = 0, code = find_holder(w, item, &first, err);
 	char *part;
 
 	if (cut)
 		own.n = jm_tensor_count(&item->t);
-	part = code ? NULL : malloc((size_t)own.n * size_of(item) + 1);
+	part = code ? NULL : direct ? whole : malloc((size_t)own.n * size_of(item) + 1);
 	if (!part)
 		return code ? code
 			    : jm_err_set(err, JM_ENOMEM, "Out of memory for %s.", item->t.name);
@@ -314,19 +315,17 @@ static int collect(const struct jm_whole *w, const struct piece *p, void *whole,
 			code = move(w, first + r, 0, part, (size_t)own.n * size_of(item), err);
 		if (!code && whole && cut)
 			copy(g, item->cell, r, size_of(item), part, whole, true);
-		else if (!code && whole)
-			memcpy(whole, part, (size_t)own.n * size_of(item));
 	}
-	free(part);
+	if (!direct)
+		free(part);
 	return code;
 }
 
 int jm_whole_read(
 	const struct jm_whole *w, int i, int64_t first, int64_t n, void *ret, struct jm_err *err)
 {
-	const struct jm_tensor *t = &w->item[i].t;
 	struct piece p = {i, first, n};
-	struct jm_tensor range = t->layout.rank ? *t : range_of(t, first, n);
+	struct jm_tensor range = range_of(&w->item[i].t, first, n);
 	int code;
 
 	if (!w->comm)

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static bool has_checkpoint(const struct train *s)
+bool jm_train_has_checkpoint(const struct train *s)
 {
 	return s->weights.checkpoint || s->weights.go_on;
 }
@@ -13,7 +13,7 @@ static const char *needs_whole(const struct train *s)
 {
 	bool divides_rows = s->training.sp && s->training.tp > 1;
 	/* ranges of values in 8 bits are those of the rank's parts */
-	bool keeps_ranges = s->training.fp8 && has_checkpoint(s);
+	bool keeps_ranges = s->training.fp8 && jm_train_has_checkpoint(s);
 
 	return s->training.adamw.average > 0		 ? "--ema"
 	       : divides_rows && s->training.dropout > 0 ? "--sequence-parallel and --dropout"

@@ -5,6 +5,8 @@
 
 #include "train_state.h"
 
+/* True where the training writes a checkpoint or goes on from one. */
+bool jm_train_has_checkpoint(const struct train *s);
 void jm_train_choose_seat(struct train *s);
 int jm_train_check_parts(const struct train *s, struct jm_err *err);
 

@@ -10,6 +10,7 @@
 #include "engine/run/profile_start.h"
 #include "engine/run/reduce.h"
 #include "train_options.h"
+#include "train_parts.h"
 #include "train_pictures.h"
 #include "train_plan.h"
 #include "train_text.h"
@@ -187,7 +188,8 @@ static int make_program(struct train *s, struct jm_err *err)
 	char now[32];
 	int code = jm_gang_in_turn(&s->gang, build_program, s, err);
 
-	if (s->pictures.set.n)
+	/* for other ranks and for checkpoints: it looks at many files */
+	if (!code && s->pictures.set.n && (s->work->world > 1 || jm_train_has_checkpoint(s)))
 		s->data_digest ^= jm_data_set_digest(&s->pictures.set);
 	if (!code)
 		code = connect(s, err);

@@ -117,8 +117,8 @@ static int go_on(struct train *s, struct jm_err *err)
 		w->go_on);
 	if (found.data != now.data)
 		jm_work_note(s->work,
-			"The data are not those from which checkpoint %s had learnt, so the losses "
-			"are not those of a run without an interruption.",
+			"The data are not those of the run that wrote checkpoint %s, so the losses "
+			"differ from those of a run without an interruption.",
 			w->go_on);
 	return 0;
 }

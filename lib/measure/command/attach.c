@@ -30,7 +30,7 @@ struct jm_attach {
 	unsigned long long pid_start; /* as of jm_process */
 	char what[512];
 	char cgroup[PATH_MAX]; /* with the context's root; "" = none */
-	int cgroup_fd;	       /* its folder, which one made anew in its place is not; -1 = none */
+	int cgroup_fd;	       /* of its folder: one made anew there is another; -1 = none */
 	double own_s, machine_s;
 	bool gone;
 	struct jm_end_watch watch;
