@@ -151,10 +151,10 @@ static bool move_slack(struct jm_budget *b)
 	int takers = 0;
 
 	for (int i = 0; i < b->o.n; i++) {
-		double spare = b->limit[i] - b->power[i] * (1 + MARGIN);
+		double spare = b->limit[i] - b->power[i] * (1 + MARGIN); /* NAN = unknown */
+		double most = b->limit[i] - b->o.device[i].min;
 
-		spare = fmin(spare, b->limit[i] - b->o.device[i].min);
-		slack[i] = spare > 0 ? spare * b->share : 0;
+		slack[i] = spare > 0 ? fmin(spare, most) * b->share : 0;
 		all += slack[i];
 		takers += b->power[i] >= AT_LIMIT * b->limit[i] && b->limit[i] < b->o.device[i].max;
 	}

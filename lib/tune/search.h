@@ -54,8 +54,8 @@ extern const char *const jm_choice_names[]; /* "open", "better", "flat", "found"
 struct jm_search_result {
 	enum jm_choice choice;
 	struct jm_tune_setting best; /* that is held, or the best so far */
-	/* of the held setting relative to the setting found, from the comparison at the end; NAN:
-	 * there was none */
+	/* of the best other setting relative to the setting found, from the last comparison of
+	 * both; NAN: there was none */
 	struct jm_tune_gain objective, energy, time;
 	int searches, drifts, outliers;
 	double search_s, hold_s;

@@ -131,12 +131,33 @@ static void a_visit_without_items_is_ignored(void **state)
 	jm_budget_free(b);
 }
 
+/* Two GPUs at 300 W: the second one draws all of it, and of the first nobody knows. */
+static void unknown_power_is_no_slack(void **state)
+{
+	const struct jm_budget_visit v = {.seconds = 1, .items = 1, .watts = {NAN, 300}};
+	struct jm_budget_options o = options_of(JM_SHARE_MARGINAL, 600);
+	struct jm_budget_result r;
+	struct jm_budget *b = NULL;
+	struct jm_err err = JM_ERR_INIT;
+
+	(void)state;
+	o.n = 2;
+	assert_ok(jm_budget_new(&o, &b, &err), err);
+	for (int i = 0; i < 2; i++)
+		assert_ok(jm_budget_add(b, &v, &err), err);
+	jm_budget_result(b, &r);
+	assert_int_equal(r.tried, 0); /* the next visits find the slope instead */
+	assert_true(jm_budget_next(b)[0] > 300);
+	jm_budget_free(b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(unlike_gpus_share_a_budget),
 		cmocka_unit_test(static_shares_are_what_they_say),
 		cmocka_unit_test(a_visit_without_items_is_ignored),
+		cmocka_unit_test(unknown_power_is_no_slack),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
