@@ -30,6 +30,7 @@
 #define ACCEPTS		64 /* before the rest of the work */
 #define RECOVER_AGAIN_S 10 /* then twice as long each time, but at most: */
 #define RECOVER_MOST_S	300
+#define LACKS_MS	200 /* until a descriptor is asked for again, where none was free */
 
 struct user {
 	uid_t uid;
@@ -51,6 +52,7 @@ struct door {
 	int recover_again_s; /* the pause after the next attempt */
 	pid_t recovery;	     /* the process that does; 0 = none */
 	int recovery_fd;
+	bool lacks; /* a descriptor, for who waits at the listener */
 };
 
 /* ---- recovery -------------------------------------------------------------------------------- */
@@ -97,7 +99,6 @@ static void start_recovery(struct door *d)
 		return;
 	d->recover = false;
 	d->recovery = pid;
-	d->recovery_fd = (int)syscall(SYS_pidfd_open, pid, 0);
 }
 
 static void end_recovery(struct door *d)
@@ -252,8 +253,11 @@ static void accept_some(struct door *d)
 	for (int i = 0; i < ACCEPTS; i++) {
 		int fd = accept4(d->o->listener, NULL, NULL, SOCK_CLOEXEC);
 
-		if (fd < 0)
+		if (fd < 0) {
+			d->lacks = errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
+				   errno == ENOMEM;
 			return;
+		}
 		receive(d, fd);
 		close(fd);
 	}
@@ -279,20 +283,41 @@ static void look_at_guards(struct door *d, const struct pollfd *p, int n)
 	}
 }
 
+/* The end of a child, which keeps its number until it is waited for. Where no descriptor was free
+ * when it was started, one is asked for again. */
+static struct pollfd end_of(pid_t child, int *fd, bool *ret_lacks)
+{
+	if (*fd < 0)
+		*fd = (int)syscall(SYS_pidfd_open, child, 0);
+	*ret_lacks = *ret_lacks || *fd < 0;
+	return (struct pollfd){.fd = *fd, .events = POLLIN};
+}
+
+static int wait_ms(const struct door *d, bool lacks)
+{
+	int ms = recover_in_ms(d);
+
+	return lacks && (ms < 0 || ms > LACKS_MS) ? LACKS_MS : ms;
+}
+
 static int serve(struct door *d)
 {
 	static struct pollfd p[3 + JM_LEASES_MOST];
 
 	for (;;) {
 		int n = d->list.n;
+		bool lacks = d->lacks;
 
 		start_recovery(d);
 		p[0] = (struct pollfd){.fd = d->signals.fd, .events = POLLIN};
-		p[1] = (struct pollfd){.fd = d->o->listener, .events = POLLIN};
-		p[2] = (struct pollfd){.fd = d->recovery ? d->recovery_fd : -1, .events = POLLIN};
+		p[1] = (struct pollfd){.fd = lacks ? -1 : d->o->listener, .events = POLLIN};
+		d->lacks = false;
+		p[2] = (struct pollfd){.fd = -1};
+		if (d->recovery)
+			p[2] = end_of(d->recovery, &d->recovery_fd, &lacks);
 		for (int i = 0; i < n; i++)
-			p[3 + i] = (struct pollfd){.fd = d->list.row[i].pidfd, .events = POLLIN};
-		if (poll(p, (nfds_t)n + 3, recover_in_ms(d)) < 0 && errno != EINTR)
+			p[3 + i] = end_of(d->list.row[i].guard, &d->list.row[i].pidfd, &lacks);
+		if (poll(p, (nfds_t)n + 3, wait_ms(d, lacks)) < 0 && errno != EINTR)
 			return JM_EIO;
 		if (p[0].revents)
 			return 0;

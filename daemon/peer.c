@@ -19,6 +19,16 @@ static int ended(pid_t pid, struct jm_err *err)
 	return jm_err_set(err, JM_EGONE, "Process %d, which connected, has ended.", (int)pid);
 }
 
+/* By errno. */
+static int unwatched(pid_t pid, struct jm_err *err)
+{
+	if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
+		return jm_err_set(err, JM_EIO,
+			"joulemarkd cannot watch process %d: %s; try again later.", (int)pid,
+			strerror(errno));
+	return ended(pid, err);
+}
+
 /* The user of a process is that of its folder in /proc. */
 static bool is_of_user(pid_t pid, uid_t uid)
 {
@@ -38,11 +48,11 @@ static int open_process(int fd, struct jm_peer *peer, struct jm_err *err)
 	int rc = getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &peer->pidfd, &size);
 
 	if (rc && errno != ENOPROTOOPT)
-		return ended(pid, err);
+		return unwatched(pid, err);
 	if (rc)
 		peer->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	if (peer->pidfd < 0)
-		return ended(pid, err);
+		return unwatched(pid, err);
 	peer->process = jm_process_of(pid);
 	p.fd = peer->pidfd;
 	/* looked at after its start was read, so that this is the start of the same process */

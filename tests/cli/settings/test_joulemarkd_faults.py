@@ -2,6 +2,7 @@
 """Leases of joulemarkd when one of several devices refuses, and over a reboot. Truth: the files of the machine."""
 import contextlib
 import os
+import resource
 import signal
 import socket
 import struct
@@ -143,3 +144,40 @@ def test_a_device_that_vanishes_while_it_is_set_and_returns(service):
     assert len(service.journals()) == 1
     zone.with_name("away").rename(zone)
     assert wait_for(lambda: limits(service) == ["150125000"] * 2 and not service.journals(), 200), service.log()
+
+
+def without_descriptors(service, action):
+    """Runs the action while the daemon can open nothing; returns the share of a processor that it took meanwhile."""
+    pid = service.daemon()
+    clock = lambda: sum(map(int, Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(") ")[2].split()[11:13]))
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, resource.prlimit(pid, resource.RLIMIT_NOFILE)[1]))
+    try:
+        began, ticks = time.monotonic(), clock()
+        action()
+        time.sleep(1)
+        return (clock() - ticks) / os.sysconf("SC_CLK_TCK") / (time.monotonic() - began)
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+
+
+def test_a_lack_of_descriptors_ends(service):
+    """A client that waits for one, and a recovery whose end shows by one, cost no processor and are seen to when there are some."""
+    service.start()
+    child = service.popen("anna", "set", "package.power=120W", "--", "sleep", "60")
+    assert wait_for(lambda: limits(service) == ["120000000"] * 2)
+    waiting, log = [], service.log()
+
+    def kill_and_connect():
+        kill(service.guards()[0], signal.SIGKILL)
+        assert wait_for(lambda: "recovering" in service.log()[len(log):])
+        waiting.append(service.popen("berta", "set", "package.power=130W", "--", "true"))
+
+    share = without_descriptors(service, kill_and_connect)
+    assert share < 0.2, share
+    children = Path(f"/proc/{service.daemon()}/task/{service.daemon()}/children")
+    assert wait_for(lambda: not children.read_text(encoding="ascii").split()), "the recovery that failed was not seen to end"
+    out, err = waiting[0].communicate()
+    assert waiting[0].returncode == 0 and wait_for(lambda: limits(service) == ["150125000"] * 2), out + err
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.communicate()
