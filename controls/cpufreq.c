@@ -353,14 +353,13 @@ static int set_policy(const struct state *s, enum what what, int policy,
 static int set_group(const struct state *s, const struct knob *k, const struct jm_knob_value *value,
 	bool all, const struct sink *sink, struct jm_err *err)
 {
-	int first = jm_knob_check_kind(&k->knob, value, err);
-	bool goes_on = !first;
+	int first = 0, rc = jm_knob_check_kind(&k->knob, value, err);
 
-	for (int p = k->first; p < k->first + k->n && goes_on; p++) {
-		int rc = set_policy(s, k->what, p, value, sink, err);
-
+	if (rc)
+		return rc;
+	for (int p = k->first; p < k->first + k->n && (all || !first); p++) {
+		rc = set_policy(s, k->what, p, value, sink, err);
 		first = first ? first : rc;
-		goes_on = all || !rc;
 	}
 	return first;
 }

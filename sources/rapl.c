@@ -99,6 +99,7 @@ static void add_zone(struct state *s, const char *folder)
 	const struct zone *parent;
 	char text[64], at[400], path[512], covers[64];
 	uint64_t range;
+	double now;
 
 	*zone = (struct zone){.fd = -1};
 	if (strlen(folder) >= sizeof(zone->folder))
@@ -117,10 +118,10 @@ static void add_zone(struct state *s, const char *folder)
 	snprintf(path, sizeof(path), "%s/energy_uj", at);
 	zone->fd = open(path, O_RDONLY | O_CLOEXEC);
 	zone->error = zone->fd < 0 ? errno : 0;
-	if (zone->fd >= 0 && isnan(jm_sysfs_micro_now(zone->fd)))
+	now = zone->error ? NAN : jm_sysfs_micro_now(zone->fd);
+	if (!zone->error && isnan(now))
 		zone->error = EIO;
-	zone->dead = !zone->error && zone->scope == JM_SCOPE_PACKAGE &&
-		     jm_sysfs_micro_now(zone->fd) == 0;
+	zone->dead = zone->scope == JM_SCOPE_PACKAGE && now == 0;
 	s->n++;
 }
 

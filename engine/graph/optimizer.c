@@ -464,7 +464,8 @@ bool jm_update_keeps(const struct jm_graph *g, enum jm_kept what, char *ret_name
 		return false;
 	if (update->op != JM_OP_ADAMW)
 		kind = update->op == JM_OP_ADAM ? JM_UPDATE_ADAM : JM_UPDATE_SGD;
-	snprintf(ret_name, JM_NAME_BYTES, "%s.%s", jm_update_names[kind], names[what]);
+	if (ret_name)
+		snprintf(ret_name, JM_NAME_BYTES, "%s.%s", jm_update_names[kind], names[what]);
 	return true;
 }
 

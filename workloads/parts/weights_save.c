@@ -287,9 +287,7 @@ static int write_file(
 /* The parameter, or its mean where the update keeps one. */
 static struct jm_whole_item value_of(const struct jm_graph *g, const struct jm_cell *c)
 {
-	char name[JM_NAME_BYTES];
-
-	if (!jm_update_trains(c) || !jm_update_keeps(g, JM_KEPT_MEAN, name))
+	if (!jm_update_trains(c) || !jm_update_keeps(g, JM_KEPT_MEAN, NULL))
 		return (struct jm_whole_item){.t = c->t, .cell = c};
 	return (struct jm_whole_item){
 		.t = jm_update_kept(g, c, JM_KEPT_MEAN), .cell = c, .kept = JM_KEPT_MEAN};
