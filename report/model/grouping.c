@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "grouping.h"
 #include "base/text/json.h"
+#include "case_order.h"
 #include "dimension.h"
 #include "family.h"
 #include "machine_effect.h"
@@ -170,32 +171,6 @@ static bool same_point(
 		if (strcmp(a->value[i].key, b->value[i].key))
 			return false;
 	return true;
-}
-
-/* Series in order of appearance; in each the reference first, then by the dimensions' values. */
-static int compare_cases(const void *pa, const void *pb)
-{
-	const struct jm_group_case *a = pa, *b = pb;
-
-	if (a->series != b->series)
-		return a->series - b->series;
-	if (a->reference != b->reference)
-		return b->reference - a->reference;
-	for (int i = 0; i < JM_GROUP_MAX_DIMS && a->value[i].key; i++) {
-		int order = strcmp(a->value[i].key, b->value[i].key);
-
-		if (!order)
-			continue;
-		if (a->value[i].x > b->value[i].x)
-			return 1;
-		return a->value[i].x < b->value[i].x ? -1 : order;
-	}
-	if (a->machine != b->machine)
-		return a->machine - b->machine;
-	if (a->block != b->block)
-		return a->block - b->block;
-	return json_int(json_object_get(a->record, "case"), "repeat", 0) -
-	       json_int(json_object_get(b->record, "case"), "repeat", 0);
 }
 
 static int number_series(struct jm_grouping *g)
@@ -478,7 +453,8 @@ static int build(struct jm_grouping *g, const json_t *records, struct jm_err *er
 		return rc;
 	if (number_series(g))
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the series of the report.");
-	qsort(g->c, (size_t)g->n_cases, sizeof(*g->c), compare_cases);
+	if (jm_cases_sort(g))
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the order of the report.");
 	if (relate_cases(g))
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the references.");
 	for (int first = 0, n; first < g->n_cases && !rc; first += n) {
