@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The time of each unit of a program. */
 #include "profile.h"
+#include "base/stat/stat.h"
 #include "engine/graph/tensor.h"
 #include "engine/plan/bucket.h"
 #include "reduce.h"
@@ -177,10 +178,9 @@ static void join(struct jm_profile_line *to, const struct jm_profile_line *one)
 static int slowest_first(const void *a, const void *b)
 {
 	const struct jm_profile_line *x = a, *y = b;
+	int order = jm_stat_by_value(&(double){-x->seconds}, &(double){-y->seconds});
 
-	return x->seconds < y->seconds	 ? 1
-	       : x->seconds > y->seconds ? -1
-					 : strcmp(x->name, y->name);
+	return order ? order : strcmp(x->name, y->name);
 }
 
 int jm_profile_kinds(const struct jm_program *p, struct jm_profile_line *ret, int most)

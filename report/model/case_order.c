@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "case_order.h"
+#include "base/stat/stat.h"
 #include "base/text/json.h"
 #include "base/text/number.h"
 
@@ -45,11 +46,9 @@ static int place_words(struct jm_grouping *g)
 
 static int by_value(const struct jm_group_value *a, const struct jm_group_value *b)
 {
-	int order = strcmp(a->key, b->key);
+	int by_key = strcmp(a->key, b->key), by_x = jm_stat_by_value(&a->x, &b->x);
 
-	if (order && isnan(a->x) != isnan(b->x))
-		return isnan(a->x) ? 1 : -1;
-	return !order || a->x == b->x || isnan(a->x) ? order : a->x < b->x ? -1 : 1;
+	return by_key && by_x ? by_x : by_key;
 }
 
 static int repeat_of(const struct jm_group_case *c)

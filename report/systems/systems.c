@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of systems by work, and pairs of a system and a published row. */
 #include "systems.h"
+#include "base/stat/stat.h"
 #include "base/text/json.h"
 #include "published.h"
 #include "report/format/text.h"
@@ -135,9 +136,7 @@ static void add_system(struct jm_systems *s, int point)
 /* The better one first; what is unknown comes last. */
 static int order_of(double a, double b, int better)
 {
-	if (isnan(a) || isnan(b))
-		return isnan(a) - isnan(b);
-	return better > 0 ? (a < b) - (a > b) : (a > b) - (a < b);
+	return jm_stat_by_value(&(double){-better * a}, &(double){-better * b});
 }
 
 static int compare_systems(const void *pa, const void *pb, void *arg)

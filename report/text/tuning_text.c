@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuning_text.h"
 
+#include "base/stat/stat.h"
 #include "base/text/json.h"
 #include "report/format/text.h"
 
@@ -317,9 +318,9 @@ struct place {
 static int by_value(const void *a, const void *b)
 {
 	const struct place *p = a, *q = b;
-	int first = (p->value > q->value) - (p->value < q->value);
+	int first = jm_stat_by_value(&p->value, &q->value);
 
-	return first ? first : (p->second > q->second) - (p->second < q->second);
+	return first ? first : jm_stat_by_value(&p->second, &q->second);
 }
 
 static bool is_at(const struct place *p, double value, double second)

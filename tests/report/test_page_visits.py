@@ -8,7 +8,7 @@ import pytest
 
 import page_data
 from pages import CHROMIUM, browse, make_page
-from reports import records
+from reports import records, report, write
 
 BROWSER = pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed: the page was not opened in a browser")
 KEYS = ["start_s", "stage", "found", "value", "second", "objective", "objective_error", "aside"]
@@ -111,3 +111,14 @@ def test_knobs_of_one_name_are_told_apart_by_their_devices(tmp_path):
 @BROWSER
 def test_page_without_a_tuner_has_no_search(tmp_path):
     assert "<h3>Search of" not in browse(make_page(tmp_path, records("h100x4")), "--dump-dom")
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_the_curve_is_in_order_where_the_value_found_is_unknown(tmp_path, place):
+    """As that of an unreadable clock, wherever it was visited among the others."""
+    row = next(r for r in records("h100x4") if r["status"] == "ok")
+    visits = [visit(i, value, 1.0) for i, value in enumerate([900, 300, 600])]
+    visits.insert(place, {**visit(place, 700, 1.0), "value": None})
+    row["tune"] = {**tune(300), "knob": "gpu.clock", "found": None, "visits": visits}
+    curve = report("--phases", write(tmp_path, [row])).partition("objective  energy")[2].splitlines()[1:5]
+    assert [re.match(r" *(\d*)", line)[1] for line in curve if "found" not in line] == ["300", "600", "900"], curve

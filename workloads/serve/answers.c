@@ -7,6 +7,7 @@
 
 #include "base/files/output.h"
 #include "base/grow.h"
+#include "base/stat/stat.h"
 #include "base/text/json.h"
 
 static double seconds(int64_t from, int64_t to)
@@ -226,13 +227,6 @@ static bool is_covered(const struct jm_answers *a, const struct jm_answer *one)
 	return is_in_span(a, one, JM_ANSWER_DONE);
 }
 
-static int by_size(const void *a, const void *b)
-{
-	const double *x = a, *y = b;
-
-	return (*x > *y) - (*x < *y);
-}
-
 /* Linear between the two nearest, as numpy.percentile does by default. x is sorted, n above 0. */
 static double percentile(const double *x, int n, double percent)
 {
@@ -250,7 +244,7 @@ json_t *jm_answers_spread(double *x, int n)
 		return json_null();
 	for (int i = 0; i < n; i++)
 		sum += x[i];
-	qsort(x, (size_t)n, sizeof(*x), by_size);
+	qsort(x, (size_t)n, sizeof(*x), jm_stat_by_value);
 	return json_pack("{s:f, s:f, s:f, s:f, s:f}", "mean", sum / n, "p50", percentile(x, n, 50),
 		"p90", percentile(x, n, 90), "p99", percentile(x, n, 99), "max", x[n - 1]);
 }
@@ -393,7 +387,7 @@ static bool keeps(const struct jm_answers *a, double bound, double (*of)(const s
 	for (int i = 0; i < failed && x; i++)
 		x[n++] = INFINITY;
 	if (n)
-		qsort(x, (size_t)n, sizeof(*x), by_size);
+		qsort(x, (size_t)n, sizeof(*x), jm_stat_by_value);
 	ret = isnan(bound) || (x && (!n || percentile(x, n, 99) <= bound));
 	free(x);
 	return ret;

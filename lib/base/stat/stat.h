@@ -14,7 +14,7 @@ struct jm_stat {
 	double min, max;   /* NAN: n = 0 */
 };
 
-/* For qsort: doubles, the smallest first. */
+/* For qsort: doubles, the smallest first, NAN last. */
 int jm_stat_by_value(const void *a, const void *b);
 
 /* NAN among the values means "unknown": it is left out of n. */
