@@ -3,7 +3,7 @@
 #ifndef JM_CASE_ORDER_H
 #define JM_CASE_ORDER_H
 
-#include "grouping.h"
+#include "series.h"
 
 /* Series in order of appearance; in each the reference first, then by the dimensions' values:
  * numbers, then words. A word such as "default", which may stand for another number in each run,
