@@ -470,23 +470,18 @@ static double seconds_of(const struct jm_remake *how, const struct jm_node *n)
 		n->flops_executed / (narrow ? how->flops_f8 : how->flops), n->bytes / how->bytes);
 }
 
-/* True where a network of images with residual sums, which a batch norm adds or group norms read,
- * is trained (1 % is more than 0.8 of PyTorch's memory), as in sd2 behind a frozen transformer. */
-static bool has_residual_images(const struct jm_graph *g)
+/* A trained ResNet (its norms add residual images) or U-Net (group norms) would need more than 0.8
+ * of PyTorch's memory with less (docs/gpu-kernels.md, Memory). */
+double jm_remake_usual(const struct jm_graph *g)
 {
 	for (int k = 0; k < g->n_nodes; k++) {
 		const struct jm_node *n = g->node[k];
-		bool image = n->op == JM_OP_GROUPNORM || (n->op == JM_OP_BN_APPLY && n->in[5]);
+		bool sum = n->op == JM_OP_BN_APPLY && n->in[5];
 
-		if (image && jm_graph_cell(g, n->out[0])->needs_grad)
-			return true;
+		if ((sum || n->op == JM_OP_GROUPNORM) && jm_graph_cell(g, n->out[0])->needs_grad)
+			return sum ? 0.035 : 0.016;
 	}
-	return false;
-}
-
-double jm_remake_usual(const struct jm_graph *g)
-{
-	return has_residual_images(g) ? 0.016 : jm_graph_residual(g) ? 0.01 / 16 : 0.01;
+	return jm_graph_residual(g) ? 0.01 / 16 : 0.01;
 }
 
 static double budget_of(const struct jm_graph *g, const struct jm_remake *how)
