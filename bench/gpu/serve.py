@@ -107,9 +107,9 @@ ROWS += [
 PEER_AIM = 1.1
 
 
-def gpu_of(record):
-    """Joules of the GPU in the steady phase, and its seconds."""
-    phase = next(p for p in record["phases"] if p["name"] == "steady")
+def gpu_of(record, name):
+    """Joules of the GPU in that phase, and its seconds."""
+    phase = next(p for p in record["phases"] if p["name"] == name)
     meters = [m for m in phase["meters"] if m["id"] == record["ran_on"]["meter"]]
     if not meters or meters[0]["joules"] is None:
         sys.exit("The GPU's energy is unknown.")
@@ -198,11 +198,11 @@ def peer(row, seconds):
     return {key: found[key] for key in ("program", "tokens_s", "least", "most", "watts", "joules_per_token")}
 
 
-def figure_of(row, record, found):
+def figure_of(row, record, found, rate):
     """And its unit. found: what the record alone does not tell."""
     serving = record["serving"]
     if row.key == "throughput":
-        return record["throughput"], "tokens/s"
+        return rate, "tokens/s"
     if row.key == "ttft":
         return serving["ttft"]["p50"], "s"
     if row.key == "offline":
@@ -216,20 +216,23 @@ def requests_per_s(record):
 
 
 def result(row, record, found=None):
-    joules, span = gpu_of(record)
     serving = record["serving"]
-    figure, unit = figure_of(row, record, found)
+    # requests that all arrive at once begin and end with steps that are not full, without a warm-up
+    part = "window" if row.arrival == "all" else "steady"
+    joules, span = gpu_of(record, part)
+    tokens = serving["window"]["tokens_out"] if part == "window" else record["items"]
+    figure, unit = figure_of(row, record, found, tokens / span)
     reached = figure <= row.aim if row.key in ("ttft", "load") else figure >= row.aim
     return {"row": row.name, "input_tokens": row.given, "output_tokens": row.produced, "running": row.running,
             "step_tokens": row.step, "arrival": row.arrival, "precision": row.precision,
             "cache": serving["cache_type"], "unit": unit, "rate": row.rate, "requests_per_s": requests_per_s(record),
             "limit": row.limit, "aim": row.aim, "figure": figure, "reached": reached,
-            "joules_per_token": joules / record["items"], "aim_joules_per_token": row.joules,
-            "watts": joules / span, "seconds": span, "tokens": record["items"], "ttft_p50_s": serving["ttft"]["p50"],
+            "joules_per_token": joules / tokens, "aim_joules_per_token": row.joules,
+            "watts": joules / span, "seconds": span, "tokens": tokens, "ttft_p50_s": serving["ttft"]["p50"],
             "tpot_p50_s": serving["tpot"] and serving["tpot"]["p50"], "ttft_p99_s": serving["ttft"]["p99"],
             "tpot_p99_s": serving["tpot"] and serving["tpot"]["p99"], "preemptions": serving["preemptions"],
             "padding": serving["padding"], "device_idle": serving["device_idle"],
-            "tokens_per_joule_of_node": record["items"] / (joules + REST_OF_NODE * span),
+            "tokens_per_joule_of_node": tokens / (joules + REST_OF_NODE * span),
             "card": record["ran_on"]["name"].split(" GPU-")[0], "driver": record["provenance"]["drivers"].get("nvidia")}
 
 
