@@ -42,7 +42,7 @@ static void runs_done(struct runs *r)
 	free(r->others);
 }
 
-/* The n cases of one setting, in the order of their repeats. */
+/* The n cases of one setting on one machine, in the order of their repeats. */
 static void add_setting(const struct jm_group_case *c, int n, int metric, struct runs *r)
 {
 	double sum = 0, places = 0;
@@ -72,6 +72,12 @@ static void add_setting(const struct jm_group_case *c, int n, int metric, struct
 	}
 }
 
+/* On one machine: what machines differ by is no effect of the order. */
+static bool are_repeats(const struct jm_group_case *a, const struct jm_group_case *b)
+{
+	return a->point == b->point && a->machine == b->machine;
+}
+
 static void collect(
 	const struct jm_grouping *g, const struct jm_group_series *s, int metric, struct runs *r)
 {
@@ -79,7 +85,7 @@ static void collect(
 	r->requests = false;
 	for (int i = 0, n; i < g->n_cases; i += n) {
 		n = 1;
-		while (i + n < g->n_cases && g->c[i + n].point == g->c[i].point)
+		while (i + n < g->n_cases && are_repeats(&g->c[i], &g->c[i + n]))
 			n++;
 		if (&g->series[g->c[i].series] == s)
 			add_setting(&g->c[i], n, metric, r);

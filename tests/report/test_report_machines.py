@@ -156,6 +156,20 @@ def test_pooling_says_so_and_finds_what_cards_would_hide(tmp_path):
     assert verdict["kind"] == "best" and verdict["text"] == "300 W"
 
 
+def test_what_cards_differ_by_is_no_drift(tmp_path):
+    """Each card is as fast in its last repeat as in its first; one that slows down by 1 % in each repeat is told."""
+    def cards(slower):
+        rng = random.Random(7)
+        return write(tmp_path, [one(cap, 1000, seconds=(10 + faster) * rng.gauss(1, 1e-4) * (1 + slower * repeat), host=f"node{card}",
+                                    cards=(card,), repeat=repeat)
+                                for card, faster in (("a", 0), ("b", 0.3), ("c", 0.6)) for cap in (300, 400, 500) for repeat in (1, 2, 3)])
+    (series,) = summary("--pool", "devices", cards(0))["series"]
+    assert series["warnings"] == []
+    (series,) = summary("--pool", "devices", cards(0.01))["series"]
+    drift = next(w for w in series["warnings"] if "throughput drifts" in w)
+    assert "by -1.9" in drift or "by -2.0" in drift, drift
+
+
 def test_cards_that_share_no_setting_yield_no_verdict(tmp_path):
     rows = [one(cap, 1000 + cap + i, cards=(card,), repeat=i + 1)
             for card, cap in (("a", 300), ("b", 400)) for i in range(3)]
