@@ -31,6 +31,12 @@ void jm_steady_add(struct jm_steady *s, int64_t t_ns, double celsius, double wat
 		s->n--;
 }
 
+/* From the first point on. */
+static double seconds_of(const struct jm_steady *s, int i)
+{
+	return 1e-9 * (double)(time_of(s, i) - time_of(s, 0));
+}
+
 static double value_of(const struct jm_steady *s, int i, bool watts)
 {
 	int at = index_of(s, i);
@@ -38,22 +44,30 @@ static double value_of(const struct jm_steady *s, int i, bool watts)
 	return watts ? s->point[at].watts : s->point[at].celsius;
 }
 
-/* Rise of the line over the window. */
+/* Rise of the line over the window, through the points that are known; NAN: fewer than half are. */
 static double rise(const struct jm_steady *s, bool watts, double *ret_mean)
 {
-	double t_mean = 0, mean = 0, product = 0, square = 0;
+	double t_sum = 0, sum = 0, product = 0, square = 0;
+	int n = 0;
 
 	for (int i = 0; i < s->n; i++) {
-		t_mean += 1e-9 * (double)(time_of(s, i) - time_of(s, 0)) / s->n;
-		mean += value_of(s, i, watts) / s->n;
+		if (isnan(value_of(s, i, watts)))
+			continue;
+		t_sum += seconds_of(s, i);
+		sum += value_of(s, i, watts);
+		n++;
 	}
+	*ret_mean = sum / n;
+	if (2 * n < s->n)
+		return NAN;
 	for (int i = 0; i < s->n; i++) {
-		double t = 1e-9 * (double)(time_of(s, i) - time_of(s, 0)) - t_mean;
+		double t = seconds_of(s, i) - t_sum / n;
 
-		product += t * (value_of(s, i, watts) - mean);
+		if (isnan(value_of(s, i, watts)))
+			continue;
+		product += t * (value_of(s, i, watts) - *ret_mean);
 		square += t * t;
 	}
-	*ret_mean = mean;
 	return square > 0 ? product / square * JM_STEADY_WINDOW_S : NAN;
 }
 

@@ -25,8 +25,8 @@ struct jm_steady {
 
 /* Points that come more often than JM_STEADY_POINTS in a window are ignored. */
 void jm_steady_add(struct jm_steady *s, int64_t t_ns, double celsius, double watts);
-/* Change over the window, in K and as a share of the mean power; NAN: unknown, or the window is not
- * full. */
+/* Change over the window, in K and as a share of the mean power; NAN: unknown at most points, or
+ * the window is not full. */
 void jm_steady_change(const struct jm_steady *s, double *ret_kelvin, double *ret_watts);
 /* Is the rule satisfied? A quantity that is unknown is ignored, as long as the other one is
  * known. */

@@ -150,20 +150,30 @@ static void a_clock_that_jumps_shows_in_the_error(void **state)
 /* ---- steady state ---------------------------------------------------------------------------- */
 
 /* Seconds until the rule holds; each half second a reading of whole degrees, as GPUs report. NAN:
- * never in 10 min. */
-static double warms_up(double tau_s, double rise_k, double leak)
+ * never in 10 min. missing: with one of so many readings of both, but not at once; 0 = none. */
+static double warms_up_with_gaps(double tau_s, double rise_k, double leak, int missing)
 {
 	struct jm_steady s = {.n = 0};
 
-	for (double t = 0; t < 600; t += 0.5) {
+	for (int i = 0; i < 1200; i++) {
+		double t = 0.5 * i;
 		double celsius = 40 + rise_k * (1 - exp(-t / tau_s));
 		double watts = 600 * (1 + leak * (1 - exp(-t / tau_s)));
 
+		if (missing && i % missing == 2)
+			celsius = NAN;
+		if (missing && i % missing == 4)
+			watts = NAN;
 		jm_steady_add(&s, llround(1e9 * t), floor(celsius), watts);
 		if (jm_steady_is(&s))
 			return t;
 	}
 	return NAN;
+}
+
+static double warms_up(double tau_s, double rise_k, double leak)
+{
+	return warms_up_with_gaps(tau_s, rise_k, leak, 0);
 }
 
 static void steady_when_the_law_says_so(void **state)
@@ -179,6 +189,13 @@ static void steady_when_the_law_says_so(void **state)
 	/* power alone: 5 % leakage, 1 % in 10 s: 30 ln(0.05 10 / 30 / 0.01) = 15 s */
 	at = warms_up(30, 0.1, 0.05);
 	assert_true(at > 15 && at < 30);
+}
+
+static void readings_that_are_missing_hide_no_change(void **state)
+{
+	(void)state;
+	assert_near(warms_up_with_gaps(30, 30, 0, 7), warms_up(30, 30, 0), 4);
+	assert_near(warms_up_with_gaps(30, 0.1, 0.05, 7), warms_up(30, 0.1, 0.05), 1);
 }
 
 static void unknown_temperature_does_not_hinder(void **state)
@@ -207,6 +224,7 @@ int main(void)
 		cmocka_unit_test(drift_is_taken_out),
 		cmocka_unit_test(a_clock_that_jumps_shows_in_the_error),
 		cmocka_unit_test(steady_when_the_law_says_so),
+		cmocka_unit_test(readings_that_are_missing_hide_no_change),
 		cmocka_unit_test(unknown_temperature_does_not_hinder),
 	};
 
