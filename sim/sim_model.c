@@ -34,7 +34,10 @@ static int unknown_node(const char *text, struct jm_err *err)
 	char all[128];
 
 	jm_sim_names_text(all, sizeof(all));
-	return jm_err_set(err, JM_EUSAGE, "There is no simulated node '%s'; there are nodes of %s.",
+	return jm_err_set(err, JM_EUSAGE,
+		find_gpu(text, strlen(text))
+			? "The simulated node '%s' lacks its number of GPUs; there are nodes of %s."
+			: "There is no simulated node '%s'; there are nodes of %s.",
 		text, all);
 }
 

@@ -356,7 +356,7 @@ static int check_step(struct parser *p, const char *s)
 	last = strtod(to, NULL);
 	n = number_length(to, &second);
 	end = to + n + second;
-	if (!n || (*end && *end != ','))
+	if (!n || !isfinite(first + last) || (*end && *end != ','))
 		return 0;
 	named = *p->suffix ? p->suffix : strcmp(p->k->unit, "Hz") ? p->k->unit : "MHz";
 	return jm_err_set(p->err, JM_EUSAGE,

@@ -126,6 +126,16 @@ static void names_are_kind_and_number(void **state)
 	}
 }
 
+static void a_node_without_a_number_is_told_so(void **state)
+{
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_sim_name name;
+
+	(void)state;
+	assert_int_equal(jm_sim_name_parse("mi300x", &name, &err), JM_EUSAGE);
+	assert_non_null(strstr(err.text, "number of GPUs"));
+}
+
 static void unknown_responses_get_a_hint(void **state)
 {
 	struct jm_err err = JM_ERR_INIT;
@@ -250,6 +260,7 @@ int main(void)
 		cmocka_unit_test(curves_are_pchip),
 		cmocka_unit_test(curves_of_two_points_and_of_turns),
 		cmocka_unit_test(names_are_kind_and_number),
+		cmocka_unit_test(a_node_without_a_number_is_told_so),
 		cmocka_unit_test(unknown_responses_get_a_hint),
 		cmocka_unit_test(only_the_mi300x_violates_and_only_low_caps),
 		cmocka_unit_test(noise_is_standard_and_repeats),
