@@ -63,16 +63,18 @@ enum jm_strays_end jm__end_of_strays(const struct jm__child *c)
 static void last_words(const struct jm__member *m, char *out, size_t size)
 {
 	const char *from = m->tail + (m->n_tail > TAIL_SHOWN ? m->n_tail - TAIL_SHOWN : 0);
-	size_t n = strlen(from), used;
+	size_t n, used;
 
+	while (((unsigned char)*from & 0xC0) == 0x80) /* of a letter that is cut */
+		from++;
+	n = strlen(from);
 	while (n && strchr(" \n\r\t", from[n - 1]))
 		n--;
 	if (!n) {
 		*out = '\0';
 		return;
 	}
-	used = (size_t)snprintf(
-		out, size, " The last line of its standard error: %.*s", (int)n, from);
+	used = (size_t)snprintf(out, size, " The end of its standard error: %.*s", (int)n, from);
 	for (size_t i = 0; i < used && i < size; i++)
 		if (out[i] == '\n' || out[i] == '\r')
 			out[i] = ' ';

@@ -247,6 +247,14 @@ def test_failing_command(tmp_path, script, words, exit_status):
     assert query(store, "SELECT attempt FROM records") == [(2,), (2,)]
 
 
+@pytest.mark.parametrize("odd", ["", "a"])
+def test_a_reason_is_cut_between_letters(odd):
+    """400 bytes of standard error are shown, which begin within a letter of two bytes for one of these."""
+    script = f"import sys; sys.stderr.buffer.write({odd!r}.encode() + 'é'.encode() * 700); sys.exit(3)"
+    reason = one(*COMMAND, "--", "python3", "-c", script, status=FAILED)["reason"]
+    assert "status 3" in reason and set(reason.split(": ")[-1]) == {"é"} and len(reason.split(": ")[-1]) >= 199
+
+
 def test_one_failure_among_others(tmp_path):
     """The sweep goes on; the good ones count."""
     store, flag = tmp_path / "s.db", tmp_path / "flag"
