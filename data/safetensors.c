@@ -34,11 +34,11 @@ static int open_file(const char *path, int *ret_fd, uint64_t *ret_bytes, struct 
 
 	if (fd < 0)
 		return jm_err_set(err, errno == ENOENT ? JM_ENOENT : JM_EPERM,
-			"Weights %s cannot be opened: %s; check the path.", path, strerror(errno));
+			"%s cannot be opened: %s; check the path.", path, strerror(errno));
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
 		close(fd);
 		return jm_err_set(err, JM_EFORMAT,
-			"Weights %s are not in a regular file; name a .safetensors file.", path);
+			"%s is no regular file; name a .safetensors file.", path);
 	}
 	*ret_fd = fd;
 	*ret_bytes = (uint64_t)st.st_size;
@@ -55,12 +55,12 @@ static int read_at(const char *path, int fd, uint64_t at, void *to, size_t n, st
 		if (now < 0 && errno == EINTR)
 			continue;
 		if (now < 0)
-			return jm_err_set(err, JM_EIO, "Weights %s cannot be read: %s.", path,
+			return jm_err_set(err, JM_EIO, "%s cannot be read: %s.", path,
 				strerror(errno));
 		if (!now)
 			return jm_err_set(err, JM_EFORMAT,
-				"Weights %s became shorter while they were read; start again when "
-				"nothing writes to them.",
+				"%s became shorter while it was read; start again when nothing "
+				"writes to it.",
 				path);
 		done += (size_t)now;
 	}
@@ -97,7 +97,7 @@ static int read_length(const char *path, int fd, uint64_t bytes, uint64_t *ret, 
 			path);
 	if (length > bytes - 8)
 		return jm_err_set(err, JM_EFORMAT,
-			"Weights %s are damaged: the file ends within its header; copy it again.",
+			"%s is damaged: the file ends within its header; copy it again.",
 			path);
 	*ret = length;
 	return 0;
@@ -158,7 +158,7 @@ static int sort_names(struct jm_safetensors *s, struct jm_err *err)
 	for (int i = 1; i < s->n; i++)
 		if (!by_name(&s->tensor[i - 1], &s->tensor[i]))
 			return jm_err_set(err, JM_EFORMAT,
-				"Weights %s are damaged: tensor '%.100s' is in two shards, %s and "
+				"%s is damaged: tensor '%.100s' is in two shards, %s and "
 				"%s.",
 				s->path, s->tensor[i].name, s->file[s->tensor[i - 1].file].path,
 				s->file[s->tensor[i].file].path);

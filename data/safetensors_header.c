@@ -54,7 +54,7 @@ static int broken(
 	const char *file, const struct jm_safetensor *t, struct jm_err *err, const char *what)
 {
 	return jm_err_set(err, JM_EFORMAT,
-		"Weights %s are damaged: tensor '%.100s' %s; copy the file again.", file, t->name,
+		"%s is damaged: tensor '%.100s' %s; copy the file again.", file, t->name,
 		what);
 }
 
@@ -160,7 +160,7 @@ static int check_places(const char *file, struct jm_safetensor *t, int n, uint64
 	}
 	if (end != file_bytes - data)
 		return jm_err_set(err, JM_EFORMAT,
-			"Weights %s are damaged: %llu bytes follow the last tensor; copy the file "
+			"%s is damaged: %llu bytes follow the last tensor; copy the file "
 			"again.",
 			file, (unsigned long long)(file_bytes - data - end));
 	return 0;
@@ -202,7 +202,7 @@ int jm_safetensors_header(const char *name, const char *json, size_t n, uint64_t
 
 	if (!json_is_object(header)) {
 		code = jm_err_set(err, JM_EFORMAT,
-			"Weights %s are damaged: their header is not an object of JSON (%.100s); "
+			"%s is damaged: its header is not an object of JSON (%.100s); "
 			"copy the file again.",
 			name, header ? "it has another type" : why.text);
 		json_decref(header);

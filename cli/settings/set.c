@@ -125,7 +125,11 @@ static int run_set(struct jm_cli *cli)
 		return jm_proc_status_of(cli->err.code);
 	}
 	jm_count_interrupts(&cli->ctx, -1);
-	if (!cli->n_args)
+	if (cli->output && strcmp(cli->output, "-") != 0)
+		rc = jm_err_set(&cli->err, JM_EUSAGE,
+			"'set' has results for --output only with --dry-run; what it sets is on "
+			"standard error.");
+	else if (!cli->n_args)
 		rc = jm_err_set(&cli->err, JM_EUSAGE,
 			"Nothing to set; write knob=value, as in 'joulemark set gpu.power=300W'.");
 	else

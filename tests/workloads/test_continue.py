@@ -2,6 +2,7 @@
 """run --checkpoint and --continue: behind a SIGKILL the losses are those of a run that was not interrupted, bit for bit."""
 import json
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -104,6 +105,18 @@ def test_a_checkpoint_waits_for_the_steps_that_are_under_way(tmp_path):
     assert second.read_bytes() == whole.read_bytes()
 
 
+def test_each_checkpoint_is_written_once(tmp_path):
+    """Into a pipe, where one follows the other; the last step is one after which it is due, too."""
+    pipe, all_of_them = tmp_path / "pipe", tmp_path / "all"
+    os.mkfifo(pipe)
+    keep = os.open(pipe, os.O_RDWR)
+    with all_of_them.open("wb") as out, subprocess.Popen(["cat", pipe], stdout=out) as reader:
+        run("resnet", "--steps", 6, "--checkpoint", pipe, "--checkpoint-every", 2)
+        os.close(keep)
+        reader.wait()
+    assert re.findall(rb'"step":"([0-9]+)"', all_of_them.read_bytes()) == [b"2", b"4", b"6"]
+
+
 def test_a_kill_while_a_checkpoint_is_written_leaves_a_whole_one(tmp_path):
     file = tmp_path / "checkpoint"
     kill_behind_a_checkpoint("resnet", file, 1)
@@ -154,7 +167,7 @@ def test_weights_are_no_checkpoint_and_a_damaged_one_is_refused(checkpoint, tmp_
     assert "is no checkpoint" in run("resnet", "--steps", 1, "--continue", write(tmp_path / "plain", tensors), status=FAILED)["reason"]
     data = checkpoint.read_bytes()
     (tmp_path / "cut").write_bytes(data[:-1])
-    assert "is damaged" in run("resnet", "--steps", 1, "--continue", tmp_path / "cut", status=FAILED)["reason"].replace("are", "is")
+    assert "is damaged" in run("resnet", "--steps", 1, "--continue", tmp_path / "cut", status=FAILED)["reason"]
     step = b'"step":"2"'
     assert data.count(step) == 1
     for wrong in [b'"step":"x"', b'"step":"4611686018427387904"']:  # samples of the latter could not be counted

@@ -193,12 +193,13 @@ CAN_MOUNT = shutil.which("unshare") and not subprocess.run(["unshare", "-m", "mo
 
 @pytest.mark.skipif(not CAN_MOUNT, reason="needs the right to mount")
 @pytest.mark.parametrize("option, mib, fits", [("--save", 5, False), ("--save", 8, True),
-                                               ("--checkpoint", 15, False), ("--checkpoint", 24, True)])
+                                               ("--checkpoint", 15, False), ("--checkpoint", 24, True),
+                                               ("--checkpoint-every=1 --checkpoint", 24, False), ("--checkpoint-every=1 --checkpoint", 42, True)])
 def test_a_disk_without_room_shows_before_the_first_step(tmp_path, option, mib, fits):
-    """The last layer alone has 50,000 x 33 parameters: 6.6 MB, and with both moments 19.8 MB."""
+    """The last layer alone has 50,000 x 33 parameters: 6.6 MB, and with both moments 19.8 MB, twice with --checkpoint-every."""
     small, record = tmp_path / "small", tmp_path / "record.json"
     small.mkdir()
-    words = [str(w) for w in (*RESNET, "--classes", 50_000, "--steps", 1, option, small / "net", "--json", record)]
+    words = [str(w) for w in (*RESNET, "--classes", 50_000, "--steps", 2, *option.split(), small / "net", "--json", record)]
     subprocess.run(["unshare", "-m", "sh", "-c", f"mount -t tmpfs -o size={mib}m none {small} && exec \"$@\"", "sh", BIN, "run", *words],
                    capture_output=True, check=False)
     found = json.loads(record.read_text())

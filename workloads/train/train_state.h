@@ -38,6 +38,7 @@ struct jm_train_weights {
 	double shard;			/* GB of a file of a folder at most */
 	const char *checkpoint, *go_on; /* files of --checkpoint and --continue; NULL = none */
 	long every;			/* steps between two checkpoints; 0 = one at the end */
+	long written;			/* the step after which one was written last; 0 = none */
 	int64_t batches; /* that norms had counted before the first step of this run */
 };
 

@@ -153,9 +153,9 @@ static int check_room(const struct train *s, struct jm_err *err)
 	if (s->work->rank)
 		return 0;
 	if (w->save)
-		code = jm_output_room(w->save, bytes_of(s, false), err);
+		code = jm_output_room(w->save, bytes_of(s, false), false, err);
 	if (!code && w->checkpoint)
-		code = jm_output_room(w->checkpoint, bytes_of(s, true), err);
+		code = jm_output_room(w->checkpoint, bytes_of(s, true), w->every > 0, err);
 	return code;
 }
 
@@ -219,6 +219,7 @@ int jm_train_weights_checkpoint(struct train *s, struct jm_err *err)
 	const struct jm_checkpoint now = counters_of(s);
 	int code = s->graph->shard ? jm_reduce_gather(s->program, err) : 0;
 
+	s->weights.written = s->begun;
 	if (code || is_silent(s))
 		return code;
 	return jm_checkpoint_write(
@@ -232,7 +233,7 @@ int jm_train_weights_finish(struct train *s, struct jm_err *err)
 
 	if (!code && w->save && !is_silent(s))
 		code = save(s, err);
-	if (!code && w->checkpoint)
+	if (!code && w->checkpoint && w->written != s->begun)
 		code = jm_train_weights_checkpoint(s, err);
 	return code;
 }

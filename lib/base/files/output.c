@@ -178,12 +178,13 @@ static int put_in_place(struct beside *b)
 	return !e && rename(b->temporary, b->real) ? errno : e;
 }
 
-int jm_output_room(const char *path, uint64_t bytes, struct jm_err *err)
+int jm_output_room(const char *path, uint64_t bytes, bool again, struct jm_err *err)
 {
 	const char *slash = strrchr(path, '/');
 	char folder[PATH_MAX];
 	struct statvfs fs;
-	double left;
+	double left, needed;
+	bool twice;
 
 	if (!strcmp(path, "-") || (in_place(path) && !is_folder(path)))
 		return 0;
@@ -192,12 +193,15 @@ int jm_output_room(const char *path, uint64_t bytes, struct jm_err *err)
 	if (statvfs(is_folder(path) ? path : folder, &fs) || !fs.f_blocks)
 		return 0;
 	left = (double)(geteuid() ? fs.f_bavail : fs.f_bfree) * (double)fs.f_frsize;
-	if (left >= (double)bytes)
+	twice = again && access(path, F_OK);
+	needed = (double)bytes * (twice ? 2 : 1);
+	if (left >= needed)
 		return 0;
 	return jm_err_set(err, JM_EIO,
-		"Cannot write %s: it needs at least %.3g GB, and only %.3g GB are free on its file "
+		"Cannot write %s: it needs at least %.3g GB%s, and only %.3g GB are free on its file "
 		"system; free some there, or name a path on another file system.",
-		path, (double)bytes / 1e9, left / 1e9);
+		path, needed / 1e9,
+		twice ? " (an older file stays until the next one is complete)" : "", left / 1e9);
 }
 
 int jm_output_try(const char *path, struct jm_err *err)

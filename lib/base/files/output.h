@@ -15,8 +15,9 @@ int jm_output_try(const char *path, struct jm_err *err);
 /* Do both name one file, which need not be there? */
 bool jm_output_same(const char *a, const char *b);
 /* Is there room for so many bytes on the file system of the file, or folder? The old file keeps its
- * room until the new one is complete. No error where that cannot be known. */
-int jm_output_room(const char *path, uint64_t bytes, struct jm_err *err);
+ * room until the new one is complete; with `again` the file is written more than once. No error
+ * where that cannot be known. */
+int jm_output_room(const char *path, uint64_t bytes, bool again, struct jm_err *err);
 /* Writes; false when it failed. */
 typedef bool jm_output_fn(const void *what, FILE *f);
 /* By that function; a regular file is replaced at once when all of it is on the disk. "-" is

@@ -58,6 +58,14 @@ def test_json_has_what_the_text_says(machine):
     assert sentence(machine.run("set", "--json", "package.power=120W"), USAGE)
 
 
+def test_only_a_dry_run_has_results_for_a_file(machine, tmp_path):
+    before = machine.files("")
+    assert "--dry-run" in sentence(machine.run("set", "--output", tmp_path / "out", "package.power=120W"), USAGE)
+    assert machine.files("") == before and not (tmp_path / "out").exists()
+    assert machine.run("set", "--output", tmp_path / "out", "--dry-run", "package.power=120W").returncode == 0
+    assert listed((tmp_path / "out").read_text(encoding="utf-8"))
+
+
 def test_range_rights_and_what_restores_it(machine):
     text = machine.run("set", "--dry-run", "package.power=120W", "--", "true").stdout
     assert "package.power of package-0 (/sys/class/powercap/intel-rapl:0): 150.125W -> 120W, takes 1W to 205W" in text
