@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The trace. Each signal has a block that fills with chunks (codec.h); a full block goes to an
- * unlinked temporary file and leaves an index entry, so that memory hardly grows with the run.
+ * unlinked temporary file, or to another one where the disk is full, and leaves an index entry, so that memory hardly grows with the run.
  */
 #include "trace/trace.h"
 #include "trace/codec.h"
@@ -18,12 +18,14 @@
 #define BLOCK_BYTES 16384
 #define CHUNK_BYTES 4096 /* a chunk that has grown to this is closed */
 #define DECODED	    128	 /* readings at a time */
+#define FILES	    3	 /* in TMPDIR, /var/tmp and /tmp */
 
-/* A block in the file. */
+/* A block in a file. */
 struct block {
 	int64_t t0;
 	off_t offset;
 	uint32_t bytes;
+	int file;
 };
 
 struct log {
@@ -44,7 +46,8 @@ struct log {
 struct jm_trace {
 	struct log *log;
 	int n;
-	int fd;
+	int fd[FILES];
+	int file; /* that grows; the next one when there is no room for it */
 	off_t end;
 	int broken; /* the error after which nothing more can be kept; 0 = none */
 };
@@ -62,7 +65,8 @@ struct jm_trace *jm_trace_new(const struct jm_meters *set, struct jm_err *err)
 		return NULL;
 	}
 	t->n = set->n_signals;
-	t->fd = -1;
+	for (int i = 0; i < FILES; i++)
+		t->fd[i] = -1;
 	for (int i = 0; i < t->n; i++) {
 		t->log[i].step = set->signal[i].step;
 		jm_encoder_init(&t->log[i].encoder, t->log[i].step);
@@ -78,8 +82,9 @@ void jm_trace_free(struct jm_trace *t)
 		free(t->log[i].blocks);
 		free(t->log[i].bytes);
 	}
-	if (t->fd >= 0)
-		close(t->fd);
+	for (int i = 0; i < FILES; i++)
+		if (t->fd[i] >= 0)
+			close(t->fd[i]);
 	free(t->log);
 	free(t);
 }
@@ -100,52 +105,63 @@ static int nameless_file(const char *folder)
 	return fd;
 }
 
-static int open_file(struct jm_trace *t, struct jm_err *err)
+/* Returns 0 or errno. */
+static int open_file(struct jm_trace *t, int file)
 {
-	const char *set = secure_getenv("TMPDIR");
-	const char *folders[] = {set, "/var/tmp", "/tmp"};
-	int last = ENOENT;
+	const char *const folders[FILES] = {secure_getenv("TMPDIR"), "/var/tmp", "/tmp"};
 
-	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
-		if (!folders[i] || !*folders[i])
-			continue;
-		t->fd = nameless_file(folders[i]);
-		if (t->fd >= 0)
-			return 0;
-		last = errno;
-	}
-	return jm_err_set(err, JM_EIO,
-		"Cannot make a temporary file for the trace in TMPDIR, /var/tmp or /tmp: %s.",
-		strerror(last));
+	if (t->fd[file] >= 0)
+		return 0;
+	if (!folders[file] || !*folders[file])
+		return ENOENT;
+	t->fd[file] = nameless_file(folders[file]);
+	return t->fd[file] < 0 ? errno : 0;
 }
 
-static int write_all(struct jm_trace *t, const uint8_t *bytes, size_t n, struct jm_err *err)
+/* Returns 0 or errno. */
+static int write_all(int fd, const uint8_t *bytes, size_t n, off_t at)
 {
 	for (size_t done = 0; done < n;) {
-		ssize_t k = pwrite(t->fd, bytes + done, n - done, t->end + (off_t)done);
+		ssize_t k = pwrite(fd, bytes + done, n - done, at + (off_t)done);
 
 		if (k < 0 && errno == EINTR)
 			continue;
 		if (k <= 0)
-			return jm_err_set(err, JM_EIO,
-				"Cannot write the temporary file of the trace: %s. Set TMPDIR to a "
-				"folder with free space.",
-				k ? strerror(errno) : "nothing was written");
+			return k ? errno : ENOSPC;
 		done += (size_t)k;
 	}
-	t->end += (off_t)n;
 	return 0;
 }
 
-/* The full block of closed chunks goes to the file. */
+/* Into the file that grows, or the first one behind it that has room. */
+static int put_block(
+	struct jm_trace *t, const uint8_t *bytes, struct block *block, struct jm_err *err)
+{
+	int why = 0;
+
+	for (int file = t->file; file < FILES; file++) {
+		block->file = file;
+		block->offset = file == t->file ? t->end : 0;
+		why = open_file(t, file);
+		if (!why)
+			why = write_all(t->fd[file], bytes, block->bytes, block->offset);
+		if (why)
+			continue;
+		t->file = file;
+		t->end = block->offset + block->bytes;
+		return 0;
+	}
+	return jm_err_set(err, JM_EIO,
+		"Cannot write a temporary file of the trace in TMPDIR, /var/tmp or /tmp: %s. Set "
+		"TMPDIR to a folder with free space.",
+		strerror(why));
+}
+
+/* The full block of closed chunks goes to a file. */
 static int spill(struct jm_trace *t, struct log *log, struct jm_err *err)
 {
-	struct block block = {
-		.t0 = log->block_t0,
-		.offset = t->end,
-		.bytes = (uint32_t)log->closed,
-	};
-	int rc = 0;
+	struct block block = {.t0 = log->block_t0, .bytes = (uint32_t)log->closed};
+	int rc;
 
 	if (log->n_blocks == log->room) {
 		int room = log->room ? log->room * 2 : 8;
@@ -156,10 +172,7 @@ static int spill(struct jm_trace *t, struct log *log, struct jm_err *err)
 		log->blocks = grown;
 		log->room = room;
 	}
-	if (t->fd < 0)
-		rc = open_file(t, err);
-	if (!rc)
-		rc = write_all(t, log->bytes, log->closed, err);
+	rc = put_block(t, log->bytes, &block, err);
 	if (rc)
 		return rc;
 	log->blocks[log->n_blocks++] = block;
@@ -277,14 +290,14 @@ static int read_block(
 	const struct jm_trace *t, const struct block *block, uint8_t *out, struct jm_err *err)
 {
 	for (size_t done = 0; done < block->bytes;) {
-		ssize_t k =
-			pread(t->fd, out + done, block->bytes - done, block->offset + (off_t)done);
+		ssize_t k = pread(t->fd[block->file], out + done, block->bytes - done,
+			block->offset + (off_t)done);
 
 		if (k < 0 && errno == EINTR)
 			continue;
 		if (k <= 0)
 			return jm_err_set(err, JM_EIO,
-				"Cannot read the temporary file of the trace: %s.",
+				"Cannot read a temporary file of the trace: %s.",
 				k ? strerror(errno) : "the file has become shorter");
 		done += (size_t)k;
 	}

@@ -105,8 +105,8 @@ static size_t write_hold(const struct hold *h, char *out, size_t size)
 	for (int i = 0, shown = 0; i < STATES && used < size; i++) {
 		if (!h->runs[i])
 			continue;
-		used += (size_t)snprintf(out + used, size - used, "%s %s%s", shown++ ? " and" : "",
-			words[i], i == UNKNOWN ? " whether held" : "");
+		used += (size_t)snprintf(out + used, size - used, "%s %s", shown++ ? " and" : "",
+			i == UNKNOWN ? "with unknown power" : words[i]);
 		if (i == MISSED && !isnan(h->missed) && used < size)
 			used += (size_t)snprintf(out + used, size - used, " by %s%+.3g %% (%.4g W)",
 				h->runs[i] > 1 ? "up to " : "", 100 * (h->missed / h->wanted - 1),

@@ -283,13 +283,15 @@ static bool is_warm(struct jm__worker *w, struct native *n, int64_t t0)
 
 static int warm_up(struct jm__worker *w, struct native *n, struct jm_err *err)
 {
+	double watts = w->rank ? 0 : jm_values_number(&n->values, "hold-power");
 	int phase = jm__worker_begin(w, "warmup", err), rc = phase < 0 ? phase : 0;
 	int64_t t0 = jm_ctx_now(w->ctx);
 
 	if (!rc)
 		rc = jm__worker_entered(w, phase, err);
+	if (!rc)
+		rc = jm__pace_begin(w, &n->pace, watts, err);
 	n->heat.limit_s = jm_json_real(json_object_get(json_object_get(w->job, "how"), "steady_s"));
-	jm__pace_begin(w, &n->pace, w->rank ? 0 : jm_values_number(&n->values, "hold-power"));
 	while (!rc) {
 		bool more = !is_warm(w, n, t0) && !n->work.ended;
 

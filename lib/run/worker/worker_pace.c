@@ -69,10 +69,20 @@ static double newest(struct jm__worker *w, enum jm_quantity quantity, bool mean)
 
 /* ---- pauses ---------------------------------------------------------------------------------- */
 
-void jm__pace_begin(struct jm__worker *w, struct jm__pace *p, double watts)
+int jm__pace_begin(struct jm__worker *w, struct jm__pace *p, double watts, struct jm_err *err)
 {
+	int n = jm_session_meters(w->session)->n;
+
 	*p = (struct jm__pace){.holds = watts > 0, .begin_ns = jm_ctx_now(w->ctx)};
 	jm_pacer_init(&p->pacer, watts);
+	for (int i = 0; i < n && p->holds; i++)
+		if (is_of_work(w, i))
+			return 0;
+	if (!p->holds)
+		return 0;
+	return jm_err_set(err, JM_ENOENT,
+		"--hold-power has nothing to hold, because no meter reads the power of this run; "
+		"give one with --source ('joulemark doctor' lists those of this machine).");
 }
 
 static void see(struct jm__worker *w, struct jm__pace *p)

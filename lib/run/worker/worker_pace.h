@@ -6,7 +6,8 @@
 
 #include "worker_state.h"
 
-void jm__pace_begin(struct jm__worker *w, struct jm__pace *p, double watts);
+/* watts: 0 = there are no pauses. */
+int jm__pace_begin(struct jm__worker *w, struct jm__pace *p, double watts, struct jm_err *err);
 void jm__pace_rest(struct jm__worker *w, struct jm__pace *p, double step_s);
 bool jm__pace_ready(const struct jm__worker *w, const struct jm__pace *p);
 void jm__pace_settle(struct jm__worker *w, struct jm__pace *p); /* the measured phase begins */

@@ -106,6 +106,11 @@ def test_steady_state_has_a_limit():
     assert record["steady"]["kelvin"] is None and "the temperature is unknown" in done.stderr and "nan" not in done.stderr
 
 
+def test_power_cannot_be_held_without_a_meter():
+    record, _ = sim("--hold-power", "300W", "--seconds", 20, "--source", "context:cooling=air", status=1)
+    assert "no meter" in record["reason"] and "--source" in record["reason"] and record["steps"] == 0
+
+
 @pytest.mark.parametrize("words, says", [
     (["--sm-share", "0"], "range"), (["--sm-share", "half"], "half"), (["--hold-power", "400Hz"], "400Hz")])
 def test_wrong_values_are_refused(words, says):

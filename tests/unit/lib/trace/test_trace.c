@@ -6,7 +6,29 @@
 #include "trace/trace.h"
 #include "kit/wave.h"
 
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #define N 30000
+
+static off_t room = INT64_MAX; /* of the file that is written first */
+static int first_file = -1;
+
+/* In place of the C library's. */
+ssize_t pwrite(int fd, const void *bytes, size_t n, off_t at)
+{
+	if (first_file < 0)
+		first_file = fd;
+	if (fd == first_file && at >= room) {
+		errno = ENOSPC;
+		return -1;
+	}
+	if (fd == first_file && at + (off_t)n > room)
+		n = (size_t)(room - at);
+	return (ssize_t)syscall(SYS_pwrite64, fd, bytes, n, at);
+}
 
 struct list {
 	struct jm_reading r[N + 8];
@@ -153,6 +175,34 @@ static void round_trip(void **state)
 		jm_trace_free(t);
 		jm_meters_done(&set);
 	}
+}
+
+/* A file that is full in the middle of a block is followed by one in another folder. */
+static void a_full_disk_is_left(void **state)
+{
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_meters set;
+	struct jm_trace *t;
+
+	(void)state;
+	make_set(&set, 1e-3, 2);
+	room = 100000;
+	first_file = -1;
+	t = jm_trace_new(&set, &err);
+	fill(&in, 3);
+	for (int k = 0; k < in.n; k++)
+		for (int signal = 0; signal < 2; signal++)
+			assert_ok(jm_trace_append(t, signal, in.r[k], &err), err);
+	shorten(&in, &kept);
+	for (int signal = 0; signal < 2; signal++) {
+		out.n = 0;
+		assert_ok(jm_trace_each(t, signal, INT64_MIN, INT64_MAX, gather, &out, &err), err);
+		assert_same(&kept, &out);
+	}
+	assert_int_equal(lseek(first_file, 0, SEEK_END), room);
+	jm_trace_free(t);
+	room = INT64_MAX;
+	jm_meters_done(&set);
 }
 
 /* A stretch gives its readings, one before and one after. */
@@ -342,6 +392,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(bits_and_ends),
 		cmocka_unit_test(round_trip),
+		cmocka_unit_test(a_full_disk_is_left),
 		cmocka_unit_test(stretches),
 		cmocka_unit_test(chunks),
 		cmocka_unit_test(damage),
