@@ -37,8 +37,8 @@ static int open_file(const char *path, int *ret_fd, uint64_t *ret_bytes, struct 
 			"%s cannot be opened: %s; check the path.", path, strerror(errno));
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
 		close(fd);
-		return jm_err_set(err, JM_EFORMAT,
-			"%s is no regular file; name a .safetensors file.", path);
+		return jm_err_set(
+			err, JM_EFORMAT, "%s is no regular file; name a .safetensors file.", path);
 	}
 	*ret_fd = fd;
 	*ret_bytes = (uint64_t)st.st_size;
@@ -55,8 +55,8 @@ static int read_at(const char *path, int fd, uint64_t at, void *to, size_t n, st
 		if (now < 0 && errno == EINTR)
 			continue;
 		if (now < 0)
-			return jm_err_set(err, JM_EIO, "%s cannot be read: %s.", path,
-				strerror(errno));
+			return jm_err_set(
+				err, JM_EIO, "%s cannot be read: %s.", path, strerror(errno));
 		if (!now)
 			return jm_err_set(err, JM_EFORMAT,
 				"%s became shorter while it was read; start again when nothing "
@@ -97,8 +97,7 @@ static int read_length(const char *path, int fd, uint64_t bytes, uint64_t *ret, 
 			path);
 	if (length > bytes - 8)
 		return jm_err_set(err, JM_EFORMAT,
-			"%s is damaged: the file ends within its header; copy it again.",
-			path);
+			"%s is damaged: the file ends within its header; copy it again.", path);
 	*ret = length;
 	return 0;
 }

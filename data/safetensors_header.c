@@ -54,8 +54,7 @@ static int broken(
 	const char *file, const struct jm_safetensor *t, struct jm_err *err, const char *what)
 {
 	return jm_err_set(err, JM_EFORMAT,
-		"%s is damaged: tensor '%.100s' %s; copy the file again.", file, t->name,
-		what);
+		"%s is damaged: tensor '%.100s' %s; copy the file again.", file, t->name, what);
 }
 
 static int read_type(

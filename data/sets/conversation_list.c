@@ -7,7 +7,8 @@
 
 #include "base/text/json.h"
 
-#define MARK "<image>"
+#define MARK   "<image>"
+#define SPACES " \t\n\v\f\r"
 
 struct reader {
 	struct jm_conversations *c;
@@ -44,21 +45,25 @@ static bool is_within(const char *path)
 	return true;
 }
 
-/* Adds the text without the mark of a picture, and without the end of line that parts them. */
+/* Adds the text; of one with the mark of a picture what is left without it and without the spaces
+ * and ends of lines around it, as LLaVA's own trainer does. */
 static bool add_unmarked(struct jm_bytes *to, const char *text)
 {
-	const char *mark = strstr(text, MARK), *behind;
-	size_t n;
+	const char *mark = strstr(text, MARK);
+	size_t start = to->n;
 
 	if (!mark)
 		return jm__bytes_add(to, text, strlen(text));
-	behind = mark + strlen(MARK);
-	n = (size_t)(mark - text);
-	if (*behind == '\n')
-		behind++;
-	else if (n && text[n - 1] == '\n')
-		n--;
-	return jm__bytes_add(to, text, n) && jm__bytes_add(to, behind, strlen(behind));
+	text += strspn(text, SPACES);
+	if (mark > text && !jm__bytes_add(to, text, (size_t)(mark - text)))
+		return false;
+	mark += strlen(MARK);
+	mark += to->n == start ? strspn(mark, SPACES) : 0;
+	if (!jm__bytes_add(to, mark, strlen(mark)))
+		return false;
+	while (to->n > start && strchr(SPACES, to->at[to->n - 1]))
+		to->n--;
+	return true;
 }
 
 static size_t count_marks(const char *text)

@@ -17,7 +17,8 @@ struct jm_conversations {
 /*
  * From n bytes of JSON: a list of objects with "image", a path within the folder, and
  * "conversations", objects with "from" ("human" and "gpt" in turns) and "value". The word <image>
- * and the end of line at its side are left out. JM_EFORMAT: the sentence names the entry, from 0.
+ * and spaces and ends of lines around its text are left out. JM_EFORMAT: the sentence names the
+ * entry, from 0.
  */
 int jm_conversations_read(struct jm_conversations *c, const char *file, const char *bytes, size_t n,
 	struct jm_err *err);

@@ -59,7 +59,7 @@ static int add(struct work *w, const char *before, int64_t t, const char *behind
 
 static int add_pair(struct work *w, int64_t turn, bool first)
 {
-	int code = add(w, first ? "" : ASKS, turn, ANSWERS, false);
+	int code = add(w, first ? "\n" : ASKS, turn, ANSWERS, false);
 
 	if (!code)
 		code = add(w, " ", turn + 1, "", true);

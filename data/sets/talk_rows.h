@@ -18,8 +18,8 @@ struct jm_talk_rows {
 };
 
 /*
- * A conversation is what the tokenizer's template puts before a text, "USER: ", the picture, and
- * for each pair of turns a question, " ASSISTANT:", the answer and the token </s> (or
+ * A conversation is what the tokenizer's template puts before a text, "USER: ", the picture, an end
+ * of line, and for each pair of turns a question, " ASSISTANT:", the answer and the token </s> (or
  * <|endoftext|>, where the tokenizer has one); "USER: " before later questions. It ends before the
  * first answer that does not fit into a row. JM_ERANGE: a first answer does not fit, or a token is
  * not below `below`.

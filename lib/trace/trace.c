@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The trace. Each signal has a block that fills with chunks (codec.h); a full block goes to an
- * unlinked temporary file, or to another one where the disk is full, and leaves an index entry, so that memory hardly grows with the run.
+ * unlinked temporary file, or to another one where the disk is full, and leaves an index entry, so
+ * that memory hardly grows with the run.
  */
 #include "trace/trace.h"
 #include "trace/codec.h"

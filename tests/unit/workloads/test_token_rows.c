@@ -2,6 +2,8 @@
 /* Captions become the tokens that the package `tokenizers` gave (tests/data/tokenizers), with its
  * template, cut and padded, and stay with their pictures. */
 #include "data/sets/cifar.h"
+#include "data/sets/conversation_list.h"
+#include "data/sets/talk_rows.h"
 #include "data/tokenizer/tokenizer_json.h"
 #include "kit/test.h"
 #include "workloads/train/picture_loader.h"
@@ -215,34 +217,71 @@ static void captions_stay_with_their_pictures(void **state)
 	free(pixels);
 }
 
-/* Each part of a conversation is turned into tokens by itself; LLaVA does so with all that stands
- * behind the picture at once. */
-static void later_questions_have_the_tokens_of_the_whole_text(void **state)
+/* "USER: ", the picture and the text behind it are two texts for the tokenizer, as in LLaVA's
+ * tokenizer_image_token. */
+static void assert_rows(const struct jm_data_set *set, const char *behind)
 {
-	static char texts[] = "\nWhich colour?redAnd now? As before.";
-	static int64_t start[] = {0, 14, 17, 25, sizeof(texts) - 1}, first[] = {0, 4};
-	static const char whole[] =
-		"\nWhich colour? ASSISTANT: red</s>USER: And now? ASSISTANT:  As before.</s>";
-	const struct jm_data_set set = {
-		.path = (char *)"test", .n = 1, .texts = {texts, start, first}};
 	struct jm_err err = JM_ERR_INIT;
 	struct jm_ids wanted = {0};
 	struct jm_tokenizer *t;
 	struct jm_talk_rows rows;
 	char path[512];
 
-	(void)state;
 	json_decref(load("llama2", path, sizeof(path)));
 	assert_ok(jm_tokenizer_open(path, &t, &err), err);
 	assert_ok(jm_tokenizer_encode(t, "USER: ", 6, JM_TOKENIZER_BEFORE, &wanted, &err), err);
-	assert_ok(jm_tokenizer_encode(t, whole, sizeof(whole) - 1, 0, &wanted, &err), err);
-	assert_ok(jm_talk_rows_make(&set, t, 200, 4, BELOW, &rows, &err), err);
+	assert_ok(jm_tokenizer_encode(t, behind, strlen(behind), 0, &wanted, &err), err);
+	assert_ok(jm_talk_rows_make(set, t, 200, 4, BELOW, &rows, &err), err);
 	assert_int_equal(rows.start[1], wanted.n);
 	assert_memory_equal(rows.ids, wanted.at, wanted.n * sizeof(*wanted.at));
 	assert_true(rows.is_learnt[wanted.n - 1] && !rows.is_learnt[0]);
 	jm_talk_rows_done(&rows);
 	jm_tokenizer_close(t);
 	free(wanted.at);
+}
+
+/* Each part of a conversation is turned into tokens by itself; LLaVA does so with all that stands
+ * behind the picture at once. */
+static void later_questions_have_the_tokens_of_the_whole_text(void **state)
+{
+	static char texts[] = "Which colour?redAnd now? As before.";
+	static int64_t start[] = {0, 13, 16, 24, sizeof(texts) - 1}, first[] = {0, 4};
+	const struct jm_data_set set = {
+		.path = (char *)"test", .n = 1, .texts = {texts, start, first}};
+
+	(void)state;
+	assert_rows(&set,
+		"\nWhich colour? ASSISTANT: red</s>USER: And now? ASSISTANT:  As before.</s>");
+}
+
+/* LLaVA's preprocess_multimodal: '<image>\n' + value.replace('<image>', '').strip() */
+static void a_question_stands_below_its_picture(void **state)
+{
+	static const char *const cases[][2] = {
+		{"<image>\\nWhich colour?", "\nWhich colour? ASSISTANT: red</s>"},
+		{"Which colour?\\n<image>", "\nWhich colour? ASSISTANT: red</s>"},
+		{" \\n <image> \\n Which colour? \\n", "\nWhich colour? ASSISTANT: red</s>"},
+		{" Of <image> which?", "\nOf  which? ASSISTANT: red</s>"},
+		{"Which <image>\\n", "\nWhich ASSISTANT: red</s>"},
+		{"<image>", "\n ASSISTANT: red</s>"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct jm_conversations c = {0};
+		struct jm_err err = JM_ERR_INIT;
+		char json[400];
+
+		snprintf(json, sizeof(json),
+			"[{\"image\": \"a\", \"conversations\": [{\"from\": \"human\", \"value\": "
+			"\"%s\"}, {\"from\": \"gpt\", \"value\": \"red\"}]}]",
+			cases[i][0]);
+		assert_ok(jm_conversations_read(&c, "test", json, strlen(json), &err), err);
+		assert_rows(
+			&(struct jm_data_set){.path = (char *)"test", .n = c.n, .texts = c.texts},
+			cases[i][1]);
+		jm_conversations_done(&c);
+	}
 }
 
 int main(void)
@@ -253,6 +292,7 @@ int main(void)
 			refuses_tokens_outside_the_vocabulary, setup, teardown),
 		cmocka_unit_test_setup_teardown(captions_stay_with_their_pictures, setup, teardown),
 		cmocka_unit_test(later_questions_have_the_tokens_of_the_whole_text),
+		cmocka_unit_test(a_question_stands_below_its_picture),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

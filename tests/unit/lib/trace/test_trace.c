@@ -17,17 +17,17 @@ static off_t room = INT64_MAX; /* of the file that is written first */
 static int first_file = -1;
 
 /* In place of the C library's. */
-ssize_t pwrite(int fd, const void *bytes, size_t n, off_t at)
+ssize_t pwrite(int fd, const void *buf, size_t nbytes, off_t offset)
 {
 	if (first_file < 0)
 		first_file = fd;
-	if (fd == first_file && at >= room) {
+	if (fd == first_file && offset >= room) {
 		errno = ENOSPC;
 		return -1;
 	}
-	if (fd == first_file && at + (off_t)n > room)
-		n = (size_t)(room - at);
-	return (ssize_t)syscall(SYS_pwrite64, fd, bytes, n, at);
+	if (fd == first_file && offset + (off_t)nbytes > room)
+		nbytes = (size_t)(room - offset);
+	return (ssize_t)syscall(SYS_pwrite64, fd, buf, nbytes, offset);
 }
 
 struct list {
