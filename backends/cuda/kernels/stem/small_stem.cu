@@ -2,7 +2,10 @@
 /*
  * A first layer with filters of 3 x 3: y[B,Y',X',filters] from x[B,3,Y,X] and w, and the gradient
  * dw of the filter, in 16 bits on tensor cores. Each thread copies the patch of a pixel of y, 27
- * values and 5 zeros, to shared memory; a warp multiplies the patches of its own 32 pixels.
+ * values and 5 others, to shared memory. A warp multiplies the patches of its own 32 pixels, or, of
+ * filters that are multiples of 128, those of a pair of warps, each with half of the filters.
+ * Forward, three of the other values are 1, and in their place the filters have the parts of the
+ * bias, whose sum has the bits of f32; else they are 0.
  */
 #include "backends/cuda/kernels/image_kernels.h"
 #include "backends/cuda/kernels/mma.cuh"
@@ -10,13 +13,15 @@
 #define CHANNELS CUDA_STEM_CHANNELS
 #define SIDE	 CUDA_STEM_SMALL
 #define TAPS	 (CHANNELS * SIDE * SIDE)
-#define DEPTH	 32	      /* values of a patch with zeros */
+#define DEPTH	 32	      /* values of a patch with the others */
+#define BIAS_PARTS 3
 #define STEPS	 (DEPTH / 16) /* of instructions that sum over 16 */
 #define PITCH	 (DEPTH + 8)  /* so that ldmatrix reads eight rows from different banks */
 #define FILTERS	 64	      /* of a block */
 #define DY_PITCH (FILTERS + 8)
 #define THREADS	 (4 * WARP)
 #define RESIDENT      5 /* blocks of a multiprocessor, by their registers */
+#define WIDE_RESIDENT 2 /* of twice the threads */
 #define GRAD_RESIDENT 3
 
 static inline int64_t pixels_of(const struct cuda_stem *p)
@@ -66,10 +71,12 @@ static struct patch patch_of(const struct cuda_stem *p)
 	return o;
 }
 
-/* The patch of a pixel of y; zeros outside of the image and behind the last pixel. */
+/* The patch of a pixel of y; zeros outside of the image and behind the last pixel. one: what stands
+ * where the filters have the parts of the bias. */
 template <typename T>
 __device__ __forceinline__ void copy_patch(
-	const struct cuda_stem &p, const struct patch &o, unsigned pixel, unsigned n, T *to)
+	const struct cuda_stem &p, const struct patch &o, unsigned pixel, unsigned n, unsigned one,
+	T *to)
 {
 	const unsigned row = pixel / p.out[1];
 	const int top = (int)(row % p.out[0]) * p.step - p.pad[0],
@@ -89,6 +96,9 @@ __device__ __forceinline__ void copy_patch(
 		v[tap / 2] |= bits_inside(x + o.at[tap],
 				      in_row[tap / SIDE % SIDE] && in_column[tap % SIDE])
 			      << tap % 2 * 16;
+#pragma unroll
+	for (int tap = TAPS; tap < TAPS + BIAS_PARTS; tap++)
+		v[tap / 2] |= one << tap % 2 * 16;
 #pragma unroll
 	for (int i = 0; i < DEPTH / 8; i++)
 		reinterpret_cast<uint4 *>(to)[i] =
@@ -119,6 +129,20 @@ __device__ __forceinline__ unsigned weights(const struct cuda_stem &p, int filte
 	return v;
 }
 
+/* The parts of the bias at this tap and the next, if they are there. */
+template <typename T>
+__device__ __forceinline__ unsigned bias_parts(const struct cuda_stem &p, int filter, int tap)
+{
+	const float bias = filter < p.filters && p.bias ? p.bias[filter] : 0;
+	const T high = (T)bias, middle = (T)(bias - (float)high),
+		low = (T)(bias - (float)high - (float)middle);
+
+	static_assert(TAPS % 2 == 1 && BIAS_PARTS == 3, "the first stands beside the last weight");
+	return tap == TAPS - 1	 ? bits(&high) << 16
+	       : tap == TAPS + 1 ? bits(&middle) | bits(&low) << 16
+				 : 0;
+}
+
 template <typename T>
 __device__ __forceinline__ void load_filters(
 	const struct cuda_stem &p, int first, struct filters &f)
@@ -130,43 +154,61 @@ __device__ __forceinline__ void load_filters(
 #pragma unroll
 		for (int s = 0; s < STEPS; s++)
 #pragma unroll
-			for (int half = 0; half < 2; half++)
-				f.v[j][s][half] = weights<T>(p,
-					first + j / 4 * 32 + g / 2 * 8 + j % 4 * 2 + g % 2,
-					16 * s + 8 * half + 2 * t);
+			for (int half = 0; half < 2; half++) {
+				const int filter =
+					first + j / 4 * 32 + g / 2 * 8 + j % 4 * 2 + g % 2;
+				const int tap = 16 * s + 8 * half + 2 * t;
+
+				f.v[j][s][half] = weights<T>(p, filter, tap);
+				if (16 * s + 8 * half + 8 > TAPS)
+					f.v[j][s][half] |= bias_parts<T>(p, filter, tap);
+			}
 }
 
 /* Writes eight filters of a pixel, from `filter` on. */
-template <typename T>
+template <bool RELU, typename T>
 __device__ __forceinline__ void store_filters(
 	const struct cuda_stem &p, unsigned pixel, int filter, float (&v)[PACK])
 {
 	if (filter >= p.filters)
 		return;
+	if constexpr (RELU)
 #pragma unroll
-	for (int k = 0; k < PACK; k++) {
-		v[k] += p.bias ? p.bias[filter + k] : 0;
-		if (p.relu && v[k] < 0)
-			v[k] = 0;
-	}
+		for (int k = 0; k < PACK; k++)
+			v[k] = v[k] < 0 ? 0 : v[k];
 	store(as<T>(p.dy) + (int64_t)pixel * p.filters + filter, v);
 }
 
-template <typename T>
-__global__ void __launch_bounds__(THREADS, RESIDENT)
+/* WARPS that share their patches, and each have 64 of the filters, have come here. */
+template <int WARPS> __device__ __forceinline__ void meet_warps()
+{
+	if constexpr (WARPS == 1)
+		__syncwarp();
+	else
+		asm volatile("bar.sync %0, %1;" ::"r"(1 + threadIdx.x / (WARPS * WARP)),
+			     "n"(WARPS * WARP)
+			     : "memory");
+}
+
+/* HALVES: of the filters of a block, 64 each. */
+template <typename T, int HALVES, bool RELU>
+__global__ void __launch_bounds__(HALVES *THREADS, HALVES == 1 ? RESIDENT : WIDE_RESIDENT)
 	small_stem_kernel(const struct cuda_stem p, const struct patch o, unsigned n)
 {
-	__shared__ __align__(16) T patches[THREADS][PITCH];
-	const int lane = threadIdx.x % WARP, own = threadIdx.x - lane, first = blockIdx.y * FILTERS;
+	__shared__ __align__(16) T patches[HALVES * THREADS][PITCH];
+	const int lane = threadIdx.x % WARP, own = threadIdx.x / (HALVES * WARP) * (HALVES * WARP),
+		  first = (blockIdx.y * HALVES + threadIdx.x / WARP % HALVES) * FILTERS;
+	constexpr unsigned ONE = std::is_same<T, half>::value ? 0x3c00 : 0x3f80;
 	struct filters f;
 
 	load_filters<T>(p, first, f);
-	for (unsigned at = blockIdx.x * THREADS; at < n; at += gridDim.x * THREADS) {
-		__syncwarp();
-		copy_patch(p, o, at + threadIdx.x, n, patches[threadIdx.x]);
-		__syncwarp();
+	for (unsigned at = blockIdx.x * HALVES * THREADS; at < n;
+		at += gridDim.x * HALVES * THREADS) {
+		meet_warps<HALVES>();
+		copy_patch(p, o, at + threadIdx.x, n, ONE, patches[threadIdx.x]);
+		meet_warps<HALVES>();
 #pragma unroll 1
-		for (int m = own; m < own + WARP; m += 16) {
+		for (int m = own; m < own + HALVES * WARP; m += 16) {
 			unsigned a[STEPS][4];
 			float sum[FILTERS / 8][4] = {};
 
@@ -187,30 +229,44 @@ __global__ void __launch_bounds__(THREADS, RESIDENT)
 				for (int i = 0; i < PACK; i++)
 					v[i] = sum[k % 2 * 4 + i / 2][k / 2 * 2 + i % 2];
 				if (pixel < n)
-					store_filters<T>(p, pixel,
+					store_filters<RELU, T>(p, pixel,
 						first + k % 2 * 32 + lane % 4 * PACK, v);
 			}
 		}
 	}
 }
 
-static dim3 grid_of(const struct cuda_stem *p, int resident)
+/* halves: of the threads and filters of a block. */
+static dim3 grid_of(const struct cuda_stem *p, int resident, int halves = 1)
 {
-	const unsigned tiles = blocks_for(pixels_of(p), THREADS),
+	const unsigned tiles = blocks_for(pixels_of(p), THREADS * halves),
 		       most = (unsigned)(resident * p->processors);
 
-	return dim3(tiles < most ? tiles : most, blocks_for(p->filters, FILTERS));
+	return dim3(tiles < most ? tiles : most, blocks_for(p->filters, FILTERS * halves));
+}
+
+template <typename T, bool RELU>
+static void convolution(const struct cuda_stem *p, cudaStream_t stream)
+{
+	const unsigned n = (unsigned)pixels_of(p);
+
+	if (p->filters % (2 * FILTERS) == 0)
+		small_stem_kernel<T, 2, RELU>
+			<<<grid_of(p, WIDE_RESIDENT, 2), 2 * THREADS, 0, stream>>>(
+				*p, patch_of(p), n);
+	else
+		small_stem_kernel<T, 1, RELU>
+			<<<grid_of(p, RESIDENT), THREADS, 0, stream>>>(*p, patch_of(p), n);
+}
+
+template <typename T> static void convolution(const struct cuda_stem *p, cudaStream_t stream)
+{
+	p->relu ? convolution<T, true>(p, stream) : convolution<T, false>(p, stream);
 }
 
 void cuda_small_stem(const struct cuda_stem *p, cudaStream_t stream)
 {
-	const dim3 grid = grid_of(p, RESIDENT);
-	const unsigned n = (unsigned)pixels_of(p);
-
-	if (p->x.type == CUDA_BF16)
-		small_stem_kernel<bf16><<<grid, THREADS, 0, stream>>>(*p, patch_of(p), n);
-	else
-		small_stem_kernel<half><<<grid, THREADS, 0, stream>>>(*p, patch_of(p), n);
+	p->x.type == CUDA_BF16 ? convolution<bf16>(p, stream) : convolution<half>(p, stream);
 }
 
 /* ---- gradient -------------------------------------------------------------------------------- */
@@ -319,7 +375,7 @@ __global__ void __launch_bounds__(THREADS, GRAD_RESIDENT)
 	for (unsigned at = blockIdx.x * THREADS; at < n; at += gridDim.x * THREADS) {
 		__syncwarp();
 		copy_dy(p, at + own, n, tile.dy + own, bias);
-		copy_patch(p, o, at + threadIdx.x, n, tile.patches[threadIdx.x]);
+		copy_patch(p, o, at + threadIdx.x, n, 0u, tile.patches[threadIdx.x]);
 		__syncwarp();
 #pragma unroll
 		for (int s = 0; s < WARP; s += 16) {
