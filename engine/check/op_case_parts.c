@@ -197,6 +197,34 @@ static void conv_add(struct kit *k, const struct types *t, const struct shape *d
 		kit_read(k, jm_graph_relu(k->graph, sum));
 }
 
+/* A window of 3 x 3 over many channels, and the gradient of the image. The flag: a ReLU follows, or
+ * another image is added to the result, and the gradient to what is there. */
+static void conv_many(struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	const int64_t n = 64 + 8 * (d->n % 6), c = 64 + 8 * (d->c % 5);
+	const int64_t x_dim[] = {d->b, c, 1 + d->s % 19, 1 + d->s % 11};
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 4, x_dim);
+	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.05, 4, DIMS(n, c, 3, 3));
+	struct jm_tensor *bias = d->b > 1 || add ? kit_normal(k, t->v, 0, 1, 1, DIMS(n)) : NULL;
+	struct jm_tensor *y =
+		jm_graph_conv(k->graph, x, w, bias, &(struct jm_window){.stride = 1, .pad = 1});
+	struct jm_tensor *dx = backend_result(k, t->c, add, 4, x_dim), *dy, *end = y;
+	struct jm_node *fwd, *bwd;
+
+	if (!y)
+		return;
+	fwd = jm_graph_cell(k->graph, y)->producer;
+	dy = kit_normal(k, t->c, 0, 1, 4, y->dim);
+	if (add && d->s % 2)
+		end = jm_graph_relu(k->graph, y);
+	else if (add)
+		end = jm_graph_add(k->graph, y, kit_normal(k, t->c, 0, 1, 4, y->dim));
+	kit_read(k, end);
+	bwd = backend_node(k, JM_OP_CONV_DGRAD, OPS(dy, w), &dx, add);
+	bwd->attr = fwd->attr;
+	bwd->fwd = fwd;
+}
+
 /* One to four groups; odd sizes apply SiLU, and each third image is so large that a backend may
  * divide its pixels. The flag: results are added to, but for the statistics. */
 static void groupnorm_of(
@@ -378,6 +406,7 @@ const struct backend_case backend_parts_cases[] = {
 	{"upsample + conv", upsample_conv},
 	{"upsample + add", upsample_add},
 	{"conv + add", conv_add},
+	{"conv, many channels", conv_many},
 	{"groupnorm", groupnorm},
 	{"groupnorm, slices", groupnorm_slices},
 	{"add + groupnorm", add_groupnorm},

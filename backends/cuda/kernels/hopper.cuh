@@ -55,6 +55,23 @@ __device__ __forceinline__ void barrier_wait(uint32_t bar, int parity)
 		     : "memory");
 }
 
+/* Waits for the other threads of a part of the block, as a warp group; `first` is the barrier of
+ * the first of these parts. */
+template <int THREADS_OF> __device__ __forceinline__ void wait_together(int first)
+{
+	asm volatile(
+		"bar.sync %0, %1;" ::"r"(first + (int)threadIdx.x / THREADS_OF), "n"(THREADS_OF)
+		: "memory");
+}
+
+/* Arrives there without waiting. */
+template <int THREADS_OF> __device__ __forceinline__ void leave_together(int first)
+{
+	asm volatile(
+		"bar.arrive %0, %1;" ::"r"(first + (int)threadIdx.x / THREADS_OF), "n"(THREADS_OF)
+		: "memory");
+}
+
 /* ---- copies that end at a barrier ------------------------------------------------------------ */
 
 /* The box of 64 rows and columns from (column, row, batch) on; what lies outside of the tensor is

@@ -42,22 +42,6 @@ __device__ __forceinline__ int lane_again()
 	return lane;
 }
 
-/* Waits for the other threads of a pair, or of a warp group. */
-template <int THREADS_OF> __device__ __forceinline__ void wait_together(int first)
-{
-	asm volatile(
-		"bar.sync %0, %1;" ::"r"(first + (int)threadIdx.x / THREADS_OF), "n"(THREADS_OF)
-		: "memory");
-}
-
-/* Arrives there without waiting. */
-template <int THREADS_OF> __device__ __forceinline__ void leave_together(int first)
-{
-	asm volatile(
-		"bar.arrive %0, %1;" ::"r"(first + (int)threadIdx.x / THREADS_OF), "n"(THREADS_OF)
-		: "memory");
-}
-
 /* ---- results of a warp as tensor cores keep them: 16 rows, 128 columns ----------------------- */
 
 typedef float fragments[OWN / 2];

@@ -8,14 +8,16 @@
  * following batch norm needs. Where there are two ways, the faster one is found by timing, once for
  * each shape: convolutions of single pixels and of whole images are products as well, and a
  * ResNet's first layer and its filter's gradient have own kernels, and so have the gradient of a
- * filter of 3 x 3 in tf32, those of few and of many channels in 16 bits, and filters for each
- * channel; cuDNN or one pass applies a bias, and a ReLU behind it.
+ * filter of 3 x 3 in tf32, those of few and of many channels in 16 bits, convolutions of 3 x 3 of
+ * many channels in 16 bits, and filters for each channel; cuDNN, that kernel or one pass applies a
+ * bias, and a ReLU behind it.
  */
 #include <math.h>
 #include <stdlib.h>
 
 #include "conv_depthwise.h"
 #include "conv_filter.h"
+#include "conv_halo.h"
 #include "conv_space_to_depth.h"
 #include "conv_select.h"
 #include "ops_conv_product.h"
@@ -181,6 +183,17 @@ static int build_wide(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_er
 	return build_kernel(exec, cuda_conv_wide_run, err);
 }
 
+static int build_halo(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	int code = build_kernel(exec, cuda_conv_halo_run, err);
+	struct conv *c = exec->own;
+
+	(void)dev;
+	if (!code)
+		c->ends = true;
+	return code;
+}
+
 static int build_depthwise(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {
 	(void)dev;
@@ -200,12 +213,20 @@ static const struct cuda_way *ways_of(
 		{"dnn", build_dnn}, {"depthwise", build_depthwise}};
 	static const struct cuda_way ends[] = {
 		{"joined", build_joined}, {"dnn", build_dnn}, {"stem", build_stem}};
+	static const struct cuda_way halos[] = {
+		{"joined", build_joined}, {"dnn", build_dnn}, {"halo", build_halo}};
+	const bool joins = exec->n_nodes == 1 && cuda_conv_bias_plan(dev, &exec->node[0]),
+		   halo = cuda_conv_is_halo(dev, &exec->node[0]);
 
 	*ret_n = 2;
-	if (exec->n_nodes == CUDA_CONV_RELU)
-		*ret_n += cuda_conv_is_stem(&exec->node[0]);
+	if (exec->n_nodes == CUDA_CONV_RELU) {
+		const bool stem = cuda_conv_is_stem(&exec->node[0]);
+
+		*ret_n += stem || halo;
+		return stem ? ends : halos;
+	}
 	if (exec->n_nodes > 1)
-		return exec->n_nodes == CUDA_CONV_RELU ? ends : NULL;
+		return NULL;
 	switch (cuda_conv_way(dev, &exec->node[0])) {
 	case CUDA_CONV_STEM:
 		return stems;
@@ -222,7 +243,8 @@ static const struct cuda_way *ways_of(
 	case CUDA_CONV_DNN:
 		break;
 	}
-	return cuda_conv_bias_plan(dev, &exec->node[0]) ? ends : NULL;
+	*ret_n = joins + 1 + halo;
+	return joins ? halos : halo ? halos + 1 : NULL;
 }
 
 static int build_conv(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolutions with a bias to whose result another image is added, in 16 bits: cuDNN adds both
- * before the sums are rounded. Its plans with and without that image are timed once for each shape,
- * before memory is planned; where the add, also as a part of the group norm behind it, takes less
- * time than the image costs the convolution, the group is refused.
+ * Convolutions with a bias to whose result another image is added, in 16 bits: cuDNN, or a kernel
+ * of this backend where it is faster, adds both before the sums are rounded. cuDNN's plans with and
+ * without that image are timed once for each shape, before memory is planned; where the add, also
+ * as a part of the group norm behind it, takes less time than the image costs the convolution, the
+ * group is refused.
  */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "conv_halo.h"
 #include "conv_select.h"
 #include "conv_space_to_depth.h"
 #include "ops_conv_product.h"
+#include "backends/cuda/choose/timed_choice.h"
 #include "backends/cuda/device/gpu.h"
 #include "backends/cuda/device/layouts.h"
 #include "backends/cuda/dnn/dnn_plan.h"
@@ -112,6 +115,7 @@ static int choices(struct cuda_dev *dev, const struct jm_group *group, struct jm
 struct conv_add {
 	struct dnn_run run;
 	void *bias; /* in the images' type */
+	bool halo;  /* an own kernel runs in place of cuDNN's plan */
 };
 
 static void drop(struct cuda_dev *dev, struct cuda_exec *exec)
@@ -123,7 +127,7 @@ static void drop(struct cuda_dev *dev, struct cuda_exec *exec)
 	free(c);
 }
 
-static int build(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+static int build_dnn(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *conv = &exec->node[0], *add = &exec->node[1];
 	const struct cuda_conv_key key = key_of(conv, DNN_PATTERN_CONV_ADD);
@@ -143,10 +147,39 @@ static int build(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *er
 		exec->scratch, &c->run, err);
 }
 
+static int build_halo(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	struct conv_add *c = calloc(1, sizeof *c);
+
+	(void)dev;
+	exec->own = c;
+	if (!c)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a convolution.");
+	c->halo = true;
+	return 0;
+}
+
+static int build(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	static const struct cuda_way ways[] = {{"dnn", build_dnn}, {"halo", build_halo}};
+	const struct cuda_conv_key key = key_of(&exec->node[0], DNN_PATTERN_CONV_ADD);
+	struct cuda_conv_plan *plan = cuda_conv_plan(dev, &key, err);
+	char name[CUDA_PLAN_KEY];
+
+	if (!plan || cuda_conv_tune(dev, plan, err)) /* first, while memory is free */
+		return err->code;
+	if (!cuda_conv_is_halo(dev, &exec->node[0]))
+		return build_dnn(dev, exec, err);
+	cuda_conv_key_text(dev, "way", &key, name);
+	return ways[cuda_way_choose(dev, exec, name, ways, 2)].build(dev, exec, err);
+}
+
 static int run(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct conv_add *c = exec->own;
 
+	if (c->halo)
+		return cuda_check(dev, cuda_conv_halo_run(dev, exec), "Starting a kernel", err);
 	cuda_cast_bias(dev, exec->node[0].in[2], c->bias, exec->node[1].out[0]->type);
 	return dnn_run(&dev->dnn, &c->run, err);
 }
