@@ -9,7 +9,7 @@
 #include "timed_choice.h"
 #include "backends/cuda/device/gpu.h"
 
-#define ROUNDS	7 /* timed runs, of which the median is used */
+#define ROUNDS	7 /* timed runs of each way, of which the median is used */
 #define FLUSH	((size_t)128 << 20)
 #define TENSORS (CUDA_NODES * (JM_NODE_IN + JM_NODE_OUT))
 
@@ -130,37 +130,66 @@ static double time_once(
 	return cuda_stopwatch_stop(watch, dev->stream);
 }
 
-static double seconds_of(struct cuda_dev *dev, const struct trial *trial)
-{
-	struct cuda_stopwatch watch;
-	double seconds[ROUNDS], warm;
+/* A way that runs in the trial. */
+struct candidate {
+	void *own;		    /* of exec */
+	double seconds[1 + ROUNDS]; /* the first one warms up */
+	bool runs;
+};
 
-	if (!cuda_stopwatch_open(&watch))
-		return NAN;
-	cudaGetLastError(); /* clears errors of ways before, which are not this one's */
-	warm = time_once(dev, trial, &watch);
-	for (int i = 0; i < ROUNDS && !isnan(warm); i++) {
-		seconds[i] = time_once(dev, trial, &watch);
-		if (isnan(seconds[i]))
-			warm = NAN;
+static void build_all(struct cuda_dev *dev, struct trial *trial, const struct cuda_way *way, int n,
+	struct candidate *ret)
+{
+	for (int i = 0; i < n; i++) {
+		struct jm_err none = JM_ERR_INIT;
+
+		trial->exec.own = NULL;
+		ret[i].runs = !way[i].build(dev, &trial->exec, &none);
+		ret[i].own = trial->exec.own;
 	}
-	cuda_stopwatch_close(&watch);
-	if (isnan(warm))
-		return NAN;
-	return cuda_median(seconds, ROUNDS);
 }
 
-/* Seconds of a way; NAN = it cannot be built or fails. */
-static double time_way(struct cuda_dev *dev, struct trial *trial, const struct cuda_way *way)
+static void drop_all(struct cuda_dev *dev, struct trial *trial, struct candidate *of, int n)
 {
-	struct jm_err none = JM_ERR_INIT;
-	double seconds = NAN;
-
-	if (!way->build(dev, &trial->exec, &none))
-		seconds = seconds_of(dev, trial);
-	trial->exec.op->drop(dev, &trial->exec);
+	for (int i = 0; i < n; i++) {
+		trial->exec.own = of[i].own;
+		trial->exec.op->drop(dev, &trial->exec);
+	}
 	trial->exec.own = NULL;
-	return seconds;
+}
+
+/* A run of each, in turns: under load a GPU lowers its clock after some milliseconds, which would
+ * favour the way that is timed first. */
+static void time_round(struct cuda_dev *dev, struct trial *trial, const struct cuda_way *way, int n,
+	const struct cuda_stopwatch *watch, const char *key, int round, struct candidate *of)
+{
+	for (int i = 0; i < n; i++) {
+		if (!of[i].runs)
+			continue;
+		trial->exec.own = of[i].own;
+		cudaGetLastError(); /* clears errors of ways before, which are not this one's */
+		of[i].seconds[round] = time_once(dev, trial, watch);
+		cuda_timed(dev, jm_op_name(trial->exec.node[0].op), way[i].name, key);
+		of[i].runs = !isnan(of[i].seconds[round]);
+	}
+}
+
+/* The median of each way's runs; NAN = it cannot be built or fails. */
+static void time_ways(struct cuda_dev *dev, struct trial *trial, const struct cuda_way *way, int n,
+	const char *key, double *ret_seconds)
+{
+	struct candidate of[CUDA_WAYS] = {{0}};
+	struct cuda_stopwatch watch;
+	bool timed = cuda_stopwatch_open(&watch);
+
+	build_all(dev, trial, way, n, of);
+	for (int round = 0; timed && !dev->lost.code && round <= ROUNDS; round++)
+		time_round(dev, trial, way, n, &watch, key, round, of);
+	if (timed)
+		cuda_stopwatch_close(&watch);
+	drop_all(dev, trial, of, n);
+	for (int i = 0; i < n; i++)
+		ret_seconds[i] = timed && of[i].runs ? cuda_median(of[i].seconds + 1, ROUNDS) : NAN;
 }
 
 /* ---- choice ---------------------------------------------------------------------------------- */
@@ -209,12 +238,10 @@ int cuda_way_choose(struct cuda_dev *dev, const struct cuda_exec *exec, const ch
 
 	if (best >= 0 || !open_trial(dev, exec, &trial))
 		return best < 0 ? 0 : best;
-	for (int i = 0; i < n; i++) {
-		seconds[i] = time_way(dev, &trial, &way[i]);
-		cuda_timed(dev, jm_op_name(exec->node[0].op), way[i].name, key);
+	time_ways(dev, &trial, way, n, key, seconds);
+	for (int i = 0; i < n; i++)
 		if (!isnan(seconds[i]) && (best < 0 || seconds[i] < seconds[best]))
 			best = i;
-	}
 	close_trial(&trial);
 	if (best < 0)
 		return 0;
