@@ -84,6 +84,18 @@ static void read_some(const struct jm_tensor *t, int64_t at, int64_t n, double *
 	jm_elements_widen(t->type, from, n, ret_value);
 }
 
+/* To keys in e4m3 belong queries that are rounded to that type. */
+static void round_query(const struct jm_node *n, int64_t some, double *value)
+{
+	uint8_t code[AT_ONCE];
+
+	if (n->in[4]->type != JM_F8E4M3)
+		return;
+	for (int64_t i = 0; i < some; i++)
+		jm_element_set(JM_F8E4M3, code, i, value[i]);
+	jm_elements_widen(JM_F8E4M3, code, some, value);
+}
+
 /* scale q.k of the query head at element `q` and the key head at element `k` */
 static double score(const struct jm_node *n, int64_t q, int64_t k)
 {
@@ -93,6 +105,7 @@ static double score(const struct jm_node *n, int64_t q, int64_t k)
 		int64_t some = left < AT_ONCE ? left : AT_ONCE;
 
 		read_some(n->in[0], q + i, some, a);
+		round_query(n, some, a);
 		read_some(n->in[4], k + i, some, b);
 		for (int64_t j = 0; j < some; j++)
 			sum += a[j] * b[j];

@@ -260,6 +260,8 @@
  * attention-pages: in  q c[..,H D], position i32[T], request i32[T], page i32[R,P], keys and values
  *	as of cache-write; out y c[..,H D]	attr pages.{heads,kv_heads,scale}
  *	as attention: row t sees the keys of its request at positions 0 to position[t]; padding: 0
+ *	With keys in f8e4m3 q is rounded to that type, too (as cache-write rounds keys), so that
+ *	the result of a row does not depend on how many rows are computed with it.
  * rows: in  x any[..,C] or any[T], at i32[R]; out y any[R,C] or any[R]	y[r] = x[at[r]], 0 <= at < T
  *	holds
  * rows-grad: in  dy a|c[R,C], at i32[R]; out dx a|c[..,C]

@@ -67,9 +67,10 @@ def turn(x, positions, stored):
 
 
 def attention(qkv, rows, kept):
+    """kept: how keys and values are rounded, and so queries before they meet keys of 8 bits."""
     parts = qkv.reshape(rows, HEADS + 2 * GROUPS, DEPTH)
     positions = numpy.arange(rows)
-    q, k, v = (turn(parts[:, :HEADS], positions, bf16), turn(parts[:, HEADS:HEADS + GROUPS], positions, kept), kept(parts[:, HEADS + GROUPS:]))
+    q, k, v = (kept(turn(parts[:, :HEADS], positions, bf16)), turn(parts[:, HEADS:HEADS + GROUPS], positions, kept), kept(parts[:, HEADS + GROUPS:]))
     k, v = (numpy.repeat(x, HEADS // GROUPS, 1) for x in (k, v))
     z = numpy.einsum("qhd,khd->hqk", q, k) / math.sqrt(DEPTH)
     z = numpy.where(positions[None, :] <= positions[:, None], z, -numpy.inf)

@@ -141,6 +141,8 @@ static void load_queries(const struct cpu_paged *p, const struct run *r, const s
 		float *q = t->q + i * t->wide;
 
 		jm_load(p->x, p->bf16, at, (size_t)p->head, q);
+		for (int64_t d = 0; p->f8 && d < p->head; d++)
+			q[d] = p->code[jm_f8e4m3_set(q[d])];
 		t->max[i] = -INFINITY;
 		t->sum[i] = 0;
 	}

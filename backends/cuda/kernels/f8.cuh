@@ -68,20 +68,16 @@ template <typename T> __device__ __forceinline__ unsigned two_of(unsigned codes)
  * become halves in one instruction, and bf16 in four. */
 template <typename T, typename K> using factor = std::conditional_t<is_f8<K>, half, T>;
 
-/* x as a half; finite values beyond the largest half become that. */
-__device__ __forceinline__ float within_half(float x)
+/* Two elements of T, 16 bits each, as the nearest codes of e4m3 (bits 0 to 15). */
+template <typename T> __device__ __forceinline__ unsigned codes_of(unsigned pair)
 {
-	return fabsf(x) > 65504 && fabsf(x) < INFINITY ? copysignf(65504, x) : x;
-}
-
-/* Two elements of T as two of F. From bf16 to halves, below 2^-16 bits are lost. */
-template <typename F, typename T> __device__ __forceinline__ unsigned pair_as(unsigned pair)
-{
-	if constexpr (std::is_same_v<F, T>)
-		return pair;
+	if constexpr (std::is_same_v<T, half>)
+		return __nv_cvt_halfraw2_to_fp8x2(
+			*reinterpret_cast<const __half2_raw *>(&pair), __NV_SATFINITE, __NV_E4M3);
 	else
-		return two((const F *)nullptr, within_half(__uint_as_float(pair << 16)),
-			within_half(__uint_as_float(pair & 0xffff0000u)));
+		return __nv_cvt_float2_to_fp8x2(make_float2(__uint_as_float(pair << 16),
+							__uint_as_float(pair & 0xffff0000u)),
+			__NV_SATFINITE, __NV_E4M3);
 }
 
 #endif

@@ -356,7 +356,7 @@ void cuda_attention_pages(
 #define CUDA_PAGES_RUN 64 /* positions */
 
 /* q[rows,heads depth] in boxes of 64 rows, keys and values[pages slots,groups depth] of 16; all of
- * 64 columns. In e4m3 those of keys and values are not used. */
+ * 64 columns of 16 bits. Codes of e4m3 are described in pairs; those of values are not used. */
 struct cuda_page_boxes {
 	struct cuda_tensor_map q, keys, values;
 };

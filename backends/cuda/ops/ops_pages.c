@@ -88,6 +88,7 @@ static size_t scratch_attention(struct cuda_dev *dev, const struct jm_group *gro
 	return cuda_pages_parts(&p);
 }
 
+/* columns: in units of 2 bytes. */
 static bool describe(
 	const void *data, int64_t columns, int64_t rows, int box_rows, struct cuda_tensor_map *ret)
 {
@@ -111,8 +112,8 @@ static int build_attention(struct cuda_dev *dev, struct cuda_exec *exec, struct 
 	if (!boxes)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for attention over pages.");
 	if (describe(p.q.data, (int64_t)p.heads * p.depth, p.rows, CUDA_PAGES_RUN, &boxes->q) &&
-		(p.f8 || (describe(p.keys.data, width, slots, p.slots, &boxes->keys) &&
-				 describe(p.values.data, width, slots, p.slots, &boxes->values))))
+		describe(p.keys.data, p.f8 ? width / 2 : width, slots, p.slots, &boxes->keys) &&
+		(p.f8 || describe(p.values.data, width, slots, p.slots, &boxes->values)))
 		exec->own = boxes;
 	else
 		free(boxes);

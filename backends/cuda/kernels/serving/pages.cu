@@ -156,6 +156,15 @@ __device__ __forceinline__ void see(
 	s.most = most;
 }
 
+/* An element of a query, which has the precision of keys in 8 bits. */
+template <typename K> __device__ __forceinline__ float rounded(float x)
+{
+	if constexpr (is_f8<K>)
+		return widened(K{__nv_cvt_float_to_fp8(x, __NV_SATFINITE, __NV_E4M3)});
+	else
+		return x;
+}
+
 template <typename T, typename K> __global__ void attention_any_kernel(struct cuda_pages p)
 {
 	__shared__ struct {
@@ -171,7 +180,8 @@ template <typename T, typename K> __global__ void attention_any_kernel(struct cu
 #pragma unroll
 	for (int k = 0; k < ANY_EACH; k++)
 		q[k] = k * WARP + lane < p.depth
-			       ? (float)as<const T>(p.q)[at + k * WARP + lane] * p.scale * LOG2_E
+			       ? rounded<K>((float)as<const T>(p.q)[at + k * WARP + lane]) *
+					 p.scale * LOG2_E
 			       : 0;
 	for (int t = warp; t <= last; t += ANY_WARPS)
 		see<K>(p, slot_of(p, p.request[row], t) + key, q, s);

@@ -105,7 +105,12 @@ template <int D> struct queries {
 template <typename T, typename K>
 __device__ __forceinline__ unsigned pair_of(const T *q, bool exists)
 {
-	return exists ? pair_as<factor<T, K>, T>(*reinterpret_cast<const unsigned *>(q)) : 0;
+	const unsigned pair = exists ? *reinterpret_cast<const unsigned *>(q) : 0;
+
+	if constexpr (is_f8<K>)
+		return two_of<factor<T, K>>(codes_of<T>(pair));
+	else
+		return pair;
 }
 
 /* The column of the first of the two elements of q[i][k] and q[i][k + 2], k < 2, `high`: the

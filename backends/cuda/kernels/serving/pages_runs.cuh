@@ -16,9 +16,12 @@
 #define STAGES 2 /* tiles of keys, and of values */
 #define RUNS   2 /* whose queries are in shared memory */
 
-template <int D> struct memory {
-	static constexpr int own = OWNERS * TILE * D * 2, tile = KEYS * D * 2;
-	static constexpr int q = 0, k = RUNS * own, v = k + STAGES * tile,
+/* Values are multiplied in 16 bits, keys as they are in the cache. A row of keys of 8 bits has 128
+ * bytes, which are those of 128 / D groups. */
+template <typename K, int D> struct memory {
+	static constexpr int own = OWNERS * TILE * D * 2, tile = KEYS * D * 2,
+			     keys = is_f8<K> ? KEYS * CHUNK_ROW : tile;
+	static constexpr int q = 0, k = RUNS * own, v = k + STAGES * keys,
 			     barriers = v + STAGES * tile, runs = barriers + 128,
 			     item = runs + RUNS * 16;
 	static constexpr int bytes = barriers + 256 + 1024;
@@ -152,49 +155,54 @@ __device__ __forceinline__ void wait_free(uint32_t of, int at)
 		barrier_wait(free_again(of, at), (at / STAGES - 1) & 1);
 }
 
-/* Each lane copies a part of a page. */
-template <int D>
+/* Each lane copies a part of a page. column: in units of 2 bytes. */
+template <int CHUNKS>
 __device__ __forceinline__ void copy_pages(
 	uint32_t to, const CUtensorMap *map, int column, int page, uint32_t bar)
 {
 	const int lane = threadIdx.x % WARP, chunk = lane / PAGES, row = lane % PAGES * PAGE;
 
 	if (lane == 0)
-		barrier_expect(bar, memory<D>::tile);
+		barrier_expect(bar, CHUNKS * KEYS * CHUNK_ROW);
 	__syncwarp();
-	if (chunk < D / 64)
+	if (chunk < CHUNKS)
 		copy_box(to + (chunk * KEYS + row) * CHUNK_ROW, map, column + chunk * 64,
 			page * PAGE, 0, bar);
 }
 
+/* The page of which a lane copies a part. */
+__device__ __forceinline__ int page_of(const struct pages &g, int tile)
+{
+	return g.number[min(tile * PAGES + (int)threadIdx.x % PAGES, g.last)];
+}
+
 /* at: tiles of earlier runs. Returns those with this one. For a warp. */
-template <int D>
+template <typename K, int D>
 __device__ __forceinline__ int copy_keys(const struct cuda_pages &p, const struct run &r, int at,
 	const struct maps &map, uint32_t base, const struct barriers &b)
 {
-	typedef memory<D> M;
+	typedef memory<K, D> M;
 	const struct pages g = pages_of(p, r);
 	const int column = g.group * D;
 
 	for (int i = 0; i < g.tiles; i++, at++) {
-		const int page = g.number[min(i * PAGES + (int)threadIdx.x % PAGES, g.last)];
+		const int page = page_of(g, i);
 
 		wait_free(b.k, at);
-		copy_pages<D>(base + M::k + at % STAGES * M::tile, &map.keys, column, page,
+		copy_pages<D / 64>(base + M::k + at % STAGES * M::keys, &map.keys, column, page,
 			full(b.k, at));
 		wait_free(b.v, at);
-		copy_pages<D>(base + M::v + at % STAGES * M::tile, &map.values, column, page,
+		copy_pages<D / 64>(base + M::v + at % STAGES * M::tile, &map.values, column, page,
 			full(b.v, at));
 	}
 	return at;
 }
 
-/* The codes of keys or values of a tile that a thread of a warp group has: 16 of each of EACH rows,
- * which are ROWS apart. Of 8 lanes, four have neighbours of a row and four those of the next row,
- * which write to other banks. */
+/* The codes of values of a tile that a thread of a warp group has: 16 of each of EACH rows, which
+ * are ROWS apart. Of 8 lanes, four have neighbours of a row and four those of the next row, which
+ * write to other banks. */
 template <int D> struct codes {
 	static constexpr int chunks = D / 16, rows = GROUP / chunks, each = KEYS / rows;
-	uint4 c[each];
 
 	static __device__ __forceinline__ int chunk()
 	{
@@ -207,83 +215,66 @@ template <int D> struct codes {
 	}
 };
 
-/* The pages of the rows of a tile that a thread has. */
-template <int D>
-__device__ __forceinline__ void find_rows(
-	const struct pages &g, int tile, int (&ret)[codes<D>::each])
+/* Writes 16 codes as halves. */
+__device__ __forceinline__ void widen_codes(uint32_t to, const uint4 &given, int row, int chunk)
 {
+	const unsigned w[4] = {given.x, given.y, given.z, given.w};
+
+#pragma unroll
+	for (int k = 0; k < 2; k++) {
+		unsigned h[4];
+
+		widen(w[2 * k], h[0], h[1]);
+		widen(w[2 * k + 1], h[2], h[3]);
+		asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(
+				     to + ((chunk % 4 * 2 + k) ^ (row & 7)) * 16),
+			     "r"(h[0]), "r"(h[1]), "r"(h[2]), "r"(h[3])
+			     : "memory");
+	}
+}
+
+/* As copy_keys, of codes of 8 bits: values become halves. For a warp group, whose first warp copies
+ * the keys. Codes of the next tile are read as those of this one are written, behind the last tile
+ * those of the last page. */
+template <int D>
+__device__ __forceinline__ int convert_values(const struct cuda_pages &p, const struct run &r,
+	int at, const struct maps &map, uint32_t base, const struct barriers &b)
+{
+	typedef memory<e4m3, D> M;
 	typedef struct codes<D> C;
+	const struct pages g = pages_of(p, r);
+	const bool copies = threadIdx.x < OWNERS * GROUP + WARP;
+	const int64_t apart = (int64_t)PAGE * p.groups * D;
+	const char *v = as<const char>(p.values) +
+			(g.group + C::row() % PAGE * p.groups) * D + C::chunk() * 16;
+	const uint32_t to = base + M::v + (C::chunk() / 4 * KEYS + C::row()) * CHUNK_ROW;
+	int here = page_of(g, 0), next;
+	uint4 code[C::each];
+	auto read = [&](int page, int j) { /* page: of which this lane copies a part */
+		const int of_row = __shfl_sync(0xffffffffu, page, (j * C::rows + C::row()) / PAGE);
+
+		code[j] = *reinterpret_cast<const uint4 *>(v + of_row * apart);
+	};
 
 #pragma unroll
 	for (int j = 0; j < C::each; j++)
-		ret[j] = g.number[min(tile * PAGES + (j * C::rows + C::row()) / PAGE, g.last)];
-}
-
-/* apart: bytes from a page to the next. */
-template <int D>
-__device__ __forceinline__ void read_codes(
-	const char *from, int apart, const int (&page)[codes<D>::each], struct codes<D> &ret)
-{
-#pragma unroll
-	for (int j = 0; j < codes<D>::each; j++)
-		ret.c[j] = *reinterpret_cast<const uint4 *>(from + (int64_t)page[j] * apart);
-}
-
-/* Writes a tile of halves. */
-template <int D>
-__device__ __forceinline__ void widen_codes(uint32_t to, const struct codes<D> &given, uint32_t bar)
-{
-	typedef struct codes<D> C;
-	const int chunk = C::chunk(), row = C::row();
-
-	to += (chunk / 4 * KEYS + row) * CHUNK_ROW;
-#pragma unroll
-	for (int j = 0; j < C::each; j++) {
-		const unsigned w[4] = {given.c[j].x, given.c[j].y, given.c[j].z, given.c[j].w};
-
-#pragma unroll
-		for (int k = 0; k < 2; k++) {
-			const uint32_t at = to + j * C::rows * CHUNK_ROW +
-					    ((chunk % 4 * 2 + k) ^ (row & 7)) * 16;
-			unsigned h[4];
-
-			widen(w[2 * k], h[0], h[1]);
-			widen(w[2 * k + 1], h[2], h[3]);
-			asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at),
-				     "r"(h[0]), "r"(h[1]), "r"(h[2]), "r"(h[3])
-				     : "memory");
+		read(here, j);
+	for (int i = 0; i < g.tiles; i++, at++, here = next) {
+		next = page_of(g, i + 1);
+		if (copies) {
+			wait_free(b.k, at);
+			copy_pages<1>(base + M::k + at % STAGES * M::keys, &map.keys,
+				g.group * D / CHUNK_ROW * 64, here, full(b.k, at));
 		}
-	}
-	publish_shared();
-	barrier_arrive(bar);
-}
-
-/* As copy_keys, of codes of 8 bits. For a warp group. */
-template <int D>
-__device__ __forceinline__ int convert_keys(const struct cuda_pages &p, const struct run &r, int at,
-	uint32_t base, const struct barriers &b)
-{
-	typedef memory<D> M;
-	typedef struct codes<D> C;
-	const struct pages g = pages_of(p, r);
-	const int apart = PAGE * p.groups * D,
-		  from = (g.group + C::row() % PAGE * p.groups) * D + C::chunk() * 16;
-	const char *k = as<const char>(p.keys) + from, *v = as<const char>(p.values) + from;
-	struct codes<D> keys, values;
-	int page[C::each];
-
-	find_rows<D>(g, 0, page);
-	read_codes<D>(k, apart, page, keys);
-	for (int i = 0; i < g.tiles; i++, at++) {
-		read_codes<D>(v, apart, page, values);
-		if (i + 1 < g.tiles)
-			find_rows<D>(g, i + 1, page);
-		wait_free(b.k, at);
-		widen_codes<D>(base + M::k + at % STAGES * M::tile, keys, full(b.k, at));
-		if (i + 1 < g.tiles)
-			read_codes<D>(k, apart, page, keys);
 		wait_free(b.v, at);
-		widen_codes<D>(base + M::v + at % STAGES * M::tile, values, full(b.v, at));
+#pragma unroll
+		for (int j = 0; j < C::each; j++) {
+			widen_codes(to + at % STAGES * M::tile + j * C::rows * CHUNK_ROW, code[j],
+				C::row(), C::chunk());
+			read(next, j);
+		}
+		publish_shared();
+		barrier_arrive(full(b.v, at));
 	}
 	return at;
 }
@@ -293,7 +284,7 @@ template <typename K, int D>
 __device__ __forceinline__ int copy_run(const struct cuda_pages &p, const struct run &r, int number,
 	int at, const struct maps &map, uint32_t base, const struct barriers &b)
 {
-	typedef memory<D> M;
+	typedef memory<K, D> M;
 	const uint32_t bar = full(b.q, number), to = base + M::q + number % RUNS * M::own;
 
 	wait_free(b.q, number);
@@ -306,18 +297,18 @@ __device__ __forceinline__ int copy_run(const struct cuda_pages &p, const struct
 	}
 	__syncwarp(); /* lanes that went ahead would wait for queries that were not copied */
 	if constexpr (is_f8<K>)
-		return convert_keys<D>(p, r, at, base, b);
+		return convert_values<D>(p, r, at, map, base, b);
 	else
-		return copy_keys<D>(p, r, at, map, base, b);
+		return copy_keys<K, D>(p, r, at, map, base, b);
 }
 
 /* A run of no rows ends the block. */
-template <int D>
+template <typename K, int D>
 __device__ __forceinline__ void end_runs(int number, uint32_t base, const struct barriers &b)
 {
 	wait_free(b.q, number);
 	if (threadIdx.x == OWNERS * GROUP) {
-		tell_run(base + memory<D>::runs + number % RUNS * 16, run{0, 0, 0, 0});
+		tell_run(base + memory<K, D>::runs + number % RUNS * 16, run{0, 0, 0, 0});
 		barrier_arrive(full(b.q, number));
 	}
 }
@@ -349,9 +340,10 @@ __device__ __forceinline__ void copy_runs(
 	const struct cuda_pages &p, const struct maps &map, uint32_t base, const struct barriers &b)
 {
 	const int sets = p.heads / OWNERS, all = sets * (int)((p.rows + TILE - 1) / TILE);
+	const uint32_t to = base + memory<K, D>::item;
 	int number = 0, at = 0, item;
 
-	for (int turn = 0; (item = take_item<K>(p, base + memory<D>::item, turn)) < all; turn++) {
+	for (int turn = 0; (item = take_item<K>(p, to, turn)) < all; turn++) {
 		const int row = order_of(p)[item / sets] * TILE, head = item % sets * OWNERS;
 		const struct follows f = follows_of(p, row);
 
@@ -360,7 +352,7 @@ __device__ __forceinline__ void copy_runs(
 				run_at(p, f, row, __ffsll((long long)runs) - 1, head), number++, at,
 				map, base, b);
 	}
-	end_runs<D>(number, base, b);
+	end_runs<K, D>(number, base, b);
 }
 
 #endif

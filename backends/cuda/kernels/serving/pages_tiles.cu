@@ -5,11 +5,12 @@
  *
  * A block stays on its multiprocessor and takes runs until none is left. It has two warp groups,
  * each of which owns one head of up to 64 rows, and a third that copies queries, keys and values,
- * 128 of these at a time (pages_runs.cuh): a warp of it starts copies of boxes of a page, or all of
- * it widens codes of 8 bits to halves, which the queries then become, too. While the products of
- * one tile of values run, a warp group computes the softmax of the next tile of keys, and the two
- * take turns (Shah et al., FlashAttention-3, arXiv 2407.08608). All heads of a group have the same
- * keys, so that these come from L2.
+ * 128 of these at a time (pages_runs.cuh): a warp of it starts copies of boxes of a page; values of
+ * 8 bits all of it reads, widens to halves and writes. Keys of 8 bits are multiplied as they are,
+ * by queries that are rounded to e4m3 as they are loaded (op_list.h). While the products of one
+ * tile of values run, a warp group computes the softmax of the next tile of keys, and the two take
+ * turns (Shah et al., FlashAttention-3, arXiv 2407.08608). All heads of a group have the same keys,
+ * so that these come from L2.
  */
 #include <string.h>
 
@@ -105,29 +106,10 @@ template <int D> __device__ __forceinline__ void clear_behind(uint32_t values, i
 	asm volatile("bar.sync %0, 128;" ::"r"(1 + threadIdx.x / GROUP) : "memory");
 }
 
-/* The queries of a warp group, which are bf16, become halves. */
-template <int D> __device__ __forceinline__ void halve_queries(uint32_t q)
-{
-	for (int i = threadIdx.x % GROUP; i < TILE * D / 8; i += GROUP) {
-		const uint32_t at = q + (i / (TILE * 8) * OWNERS * TILE * 8 + i % (TILE * 8)) * 16;
-		uint32_t x[4];
+/* The queries of a warp group as left factors in registers: bf16, or rounded to e4m3 for keys in
+ * that type. */
+template <typename K, int D> constexpr int left_factors = is_f8<K> ? D / 32 : D / 16;
 
-		asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-			     : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
-			     : "r"(at)
-			     : "memory");
-#pragma unroll
-		for (int k = 0; k < 4; k++)
-			x[k] = pair_as<half, bf16>(x[k]);
-		asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(x[0]),
-			     "r"(x[1]), "r"(x[2]), "r"(x[3])
-			     : "memory");
-	}
-	publish_shared();
-	asm volatile("bar.sync %0, 128;" ::"r"(1 + threadIdx.x / GROUP) : "memory");
-}
-
-/* The queries of a warp group as left factors in registers. */
 template <int D> __device__ __forceinline__ void load_queries(uint32_t (&to)[D / 16][4], uint32_t q)
 {
 	const int row = threadIdx.x / WARP % 4 * 16 + threadIdx.x % 16,
@@ -137,6 +119,28 @@ template <int D> __device__ __forceinline__ void load_queries(uint32_t (&to)[D /
 	for (int k = 0; k < D / 16; k++)
 		load_blocks(to[k], q + (k / 4 * OWNERS * TILE + row) * CHUNK_ROW +
 					   ((k % 4 * 2 + part) ^ (row & 7)) * 16);
+}
+
+template <int D> __device__ __forceinline__ void load_queries(uint32_t (&to)[D / 32][4], uint32_t q)
+{
+	const int row = threadIdx.x / WARP % 4 * 16 + threadIdx.x % WARP / 4;
+
+#pragma unroll
+	for (int k = 0; k < D / 32; k++)
+#pragma unroll
+		for (int i = 0; i < 4; i++) {
+			const int column = 32 * k + i / 2 * 16 + threadIdx.x % 4 * 4; /* of four */
+			uint32_t x[2];
+
+			asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
+				     : "=r"(x[0]), "=r"(x[1])
+				     : "r"(q +
+					     (column / 64 * OWNERS * TILE + row + i % 2 * 8) *
+						     CHUNK_ROW +
+					     (column % 64 / 8 ^ (row & 7)) * 16 + column % 8 * 2)
+				     : "memory");
+			to[k][i] = codes_of<bf16>(x[0]) | codes_of<bf16>(x[1]) << 16;
+		}
 }
 
 __device__ __forceinline__ void arrive(uint32_t bar)
@@ -184,14 +188,39 @@ __device__ __forceinline__ void product_columns(
 	product_kept<T>(d, a, b, add);
 }
 
+/* d[64,N] = add d + a[64,32] b[N,32]^T in e4m3, a in registers */
+#define CODES(n, regs, a0, a1, a2, a3, b, add)                                                     \
+	"{\n"                                                                                      \
+	".reg .pred add;\n"                                                                        \
+	"setp.ne.b32 add, %" add ", 0;\n"                                                          \
+	"wgmma.mma_async.sync.aligned.m64n" #n "k32.f32.e4m3.e4m3 {" regs "}, {%" a0 ", %" a1      \
+	", %" a2 ", %" a3 "}, %" b ", add, 1, 1;\n"                                                \
+	"}"
+__device__ __forceinline__ void product_codes(
+	float (&d)[64], const uint32_t (&a)[4], uint64_t b, int add)
+{
+	asm volatile(CODES(128, REGS_64, "64", "65", "66", "67", "68", "69")
+		     : OPERANDS_64("+f", 0)
+		     : LEFT);
+}
+
+__device__ __forceinline__ void product_codes(
+	float (&d)[32], const uint32_t (&a)[4], uint64_t b, int add)
+{
+	asm volatile(CODES(64, REGS_32, "32", "33", "34", "35", "36", "37")
+		     : OPERANDS_32("+f", 0)
+		     : LEFT);
+}
+
 /* What a warp group has of a run. */
 template <typename K, int D> struct sums {
 	typedef factor<bf16, K> F;
+	typedef memory<K, D> M;
 	uint32_t base;
 	struct barriers b;
 	int owner;
-	uint64_t q;				 /* halves stay in shared memory */
-	uint32_t rows[is_f8<K> ? 1 : D / 16][4]; /* bf16 in registers */
+	int beside; /* bytes of a row of keys before those of the own group */
+	uint32_t q[left_factors<K, D>][4];
 	float scale;
 	struct softmax m;
 	float y[D / 2];
@@ -201,24 +230,16 @@ template <typename K, int D> struct sums {
 	template <int N> __device__ __forceinline__ void start_scores(float (&s)[N], int at) const
 	{
 		const uint64_t keys = matrix_at(
-			base + memory<D>::k + (unsigned)at % STAGES * memory<D>::tile, 16);
+			base + M::k + (unsigned)at % STAGES * M::keys + beside, 16);
 
 		product_fence();
-		if constexpr (is_f8<K>)
-			product_first<F>(s, q, keys);
-		else
-			product_columns<F>(s, rows[0], keys, 0);
 #pragma unroll
-		for (int k = 1; k < D / 16; k++) {
-			const uint64_t of_k = behind(keys, k / 4 * KEYS * CHUNK_ROW + k % 4 * 32);
-
+		for (int k = 0; k < left_factors<K, D>; k++)
 			if constexpr (is_f8<K>)
-				product_next<F>(s,
-					behind(q, k / 4 * OWNERS * TILE * CHUNK_ROW + k % 4 * 32),
-					of_k);
+				product_codes(s, q[k], behind(keys, k * 32), k > 0);
 			else
-				product_columns<F>(s, rows[k], of_k, 1);
-		}
+				product_columns<F>(s, q[k],
+					behind(keys, k / 4 * KEYS * CHUNK_ROW + k % 4 * 32), k > 0);
 		product_commit();
 	}
 
@@ -226,7 +247,7 @@ template <typename K, int D> struct sums {
 	template <int N> __device__ __forceinline__ void start_sums(int at, int add)
 	{
 		const uint64_t values =
-			matrix_at(base + memory<D>::v + (unsigned)at % STAGES * memory<D>::tile,
+			matrix_at(base + M::v + (unsigned)at % STAGES * M::tile,
 				KEYS * CHUNK_ROW);
 
 		product_fence();
@@ -288,7 +309,8 @@ __device__ __forceinline__ void sum_last(
 
 	barrier_wait(full(w.b.v, at), at / STAGES & 1);
 	if (keys % KEYS)
-		clear_behind<D>(w.base + memory<D>::v + at % STAGES * memory<D>::tile, keys % KEYS);
+		clear_behind<D>(
+			w.base + memory<K, D>::v + at % STAGES * memory<K, D>::tile, keys % KEYS);
 	if (ends_in_half(r))
 		w.template start_sums<KEYS / 2>(at, keys > KEYS);
 	else
@@ -319,19 +341,16 @@ __device__ __forceinline__ int sum_run(const struct cuda_pages &p, const struct 
 	const int tiles = (r.first + r.n + KEYS - 1) / KEYS,
 		  whole = (r.first + 1) / KEYS, /* tiles of which all rows see all keys */
 		  full_tiles = tiles - ends_in_half(r);
-	const uint32_t q =
-		base + memory<D>::q + number % RUNS * memory<D>::own + owner * TILE * CHUNK_ROW;
+	const int group = r.head / (p.heads / p.groups);
 	struct sums<K, D> w;
 	int tile = 1;
 
-	if constexpr (is_f8<K>)
-		halve_queries<D>(q);
-	else
-		load_queries<D>(w.rows, q);
+	load_queries<D>(w.q, base + memory<K, D>::q + number % RUNS * memory<K, D>::own +
+				     owner * TILE * CHUNK_ROW);
 	w.base = base;
 	w.b = b;
 	w.owner = owner;
-	w.q = matrix_at(q, 16);
+	w.beside = is_f8<K> ? group * D % CHUNK_ROW : 0;
 	w.scale = p.scale * LOG2_E;
 	w.m = {{MASKED, MASKED}, {0, 0}, {1, 1}, {row, row + 8}};
 	sum_tile<true, true, KEYS>(w, at++, 0);
@@ -350,16 +369,16 @@ __device__ __forceinline__ int sum_run(const struct cuda_pages &p, const struct 
  * the block begins with. */
 template <typename K> struct registers {
 	static constexpr int begin = 65536 / ((OWNERS + 1) * GROUP) / 8 * 8;
-	static constexpr int copies = is_f8<K> ? 104 : 40, sums = is_f8<K> ? 200 : 232;
+	static constexpr int copies = is_f8<K> ? 80 : 40, sums = is_f8<K> ? 208 : 232;
 	static_assert(copies + OWNERS * sums <= (OWNERS + 1) * begin, "more would wait for ever");
 };
 
-/* copies: arrivals that fill a stage. */
-__device__ __forceinline__ void init_barriers(const struct barriers &b, int copies)
+/* writers: threads that fill a stage of values. */
+__device__ __forceinline__ void init_barriers(const struct barriers &b, int writers)
 {
 	for (int i = 0; i < STAGES; i++) {
-		barrier_init(full(b.k, i), copies);
-		barrier_init(full(b.v, i), copies);
+		barrier_init(full(b.k, i), 1);
+		barrier_init(full(b.v, i), writers);
 		barrier_init(full(b.q, i), 1);
 		barrier_init(free_again(b.k, i), 4 * OWNERS);
 		barrier_init(free_again(b.v, i), 4 * OWNERS);
@@ -373,7 +392,8 @@ __global__ void __launch_bounds__((OWNERS + 1) * GROUP, 1)
 	runs_kernel(const __grid_constant__ struct maps map, const struct cuda_pages p)
 {
 	extern __shared__ unsigned char raw[];
-	const uint32_t base = (shared_at(raw) + 1023) & ~1023u, begin = base + memory<D>::barriers;
+	const uint32_t base = (shared_at(raw) + 1023) & ~1023u,
+		       begin = base + memory<K, D>::barriers;
 	const struct barriers b = {begin, begin + 2 * STAGES * 8, begin + 4 * STAGES * 8};
 	const int group = __shfl_sync(0xffffffffu, threadIdx.x / GROUP, 0);
 	int at = 0;
@@ -392,7 +412,7 @@ __global__ void __launch_bounds__((OWNERS + 1) * GROUP, 1)
 		give_turn(0);
 	for (int number = 0;; number++) {
 		barrier_wait(full(b.q, number), number / RUNS & 1);
-		const struct run r = told_run(base + memory<D>::runs + number % RUNS * 16);
+		const struct run r = told_run(base + memory<K, D>::runs + number % RUNS * 16);
 
 		if (!r.n)
 			return;
@@ -405,6 +425,7 @@ static void start_runs(
 	const struct cuda_pages *p, const struct cuda_page_boxes *boxes, cudaStream_t stream)
 {
 	const unsigned items = (unsigned)(p->heads / OWNERS) * blocks_for(p->rows, TILE);
+	const int shared = memory<K, D>::bytes;
 	int device = 0, processors = 0;
 	unsigned blocks;
 	struct maps map;
@@ -414,8 +435,8 @@ static void start_runs(
 	cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
 	blocks = items < (unsigned)processors ? items : (unsigned)processors;
 	cudaFuncSetAttribute(
-		runs_kernel<K, D>, cudaFuncAttributeMaxDynamicSharedMemorySize, memory<D>::bytes);
-	runs_kernel<K, D><<<blocks, (OWNERS + 1) * GROUP, memory<D>::bytes, stream>>>(map, *p);
+		runs_kernel<K, D>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+	runs_kernel<K, D><<<blocks, (OWNERS + 1) * GROUP, shared, stream>>>(map, *p);
 }
 
 void cuda_attention_runs(
