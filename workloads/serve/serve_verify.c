@@ -12,8 +12,10 @@
 
 /* Shares of an answer's tokens; with the keys of another request nearly all differ. */
 #define MAY_DIFFER 0.25 /* in 16 bits */
-/* where rows were rounded to 8 bits: from here on the answers are wrong */
+/* where rows, keys or queries were rounded to 8 bits: from here on the answers are wrong, if they
+ * have so many tokens that this is not by chance */
 #define MUST_DIFFER_8 0.95
+#define MUST_HAVE_8   50
 
 /* Writes the rows of the request from position `at` on; they are alone in the step. */
 static void lay_out_alone(struct serve *s, int number, int at, int n)
@@ -71,12 +73,13 @@ static int repeat(struct serve *s, int number, int *ret_differ, struct jm_err *e
  */
 static int judge(const struct serve *s, int differing, int tokens, bool drawn, struct jm_err *err)
 {
-	bool narrow = s->kv == JM_CACHE_F8E4M3;
+	bool narrow = s->kv == JM_CACHE_F8E4M3, eight = s->training.fp8 || narrow;
 	double most = s->training.precision == JM_F32 && !narrow ? 0 : MAY_DIFFER;
 
 	if (differing <= most * tokens)
 		return 0;
-	if (most == 0 || !(drawn || (s->training.fp8 && differing < MUST_DIFFER_8 * tokens)))
+	if (most == 0 ||
+		!(drawn || (eight && (tokens < MUST_HAVE_8 || differing < MUST_DIFFER_8 * tokens))))
 		return jm_err_set(err, JM_ERANGE,
 			"%d of %d tokens of answers are others when their requests are served "
 			"alone.",
@@ -84,7 +87,7 @@ static int judge(const struct serve *s, int differing, int tokens, bool drawn, s
 	jm_err_set(err, JM_ERANGE,
 		"%d of %d tokens are others when their requests are served alone, which rounding "
 		"in %d bits may cause; verify with --precision %s%s%s.",
-		differing, tokens, s->training.fp8 || narrow ? 8 : 16,
+		differing, tokens, eight ? 8 : 16,
 		s->training.fp8 && !drawn ? "bf16 or f32" : "f32", narrow ? " --kv auto" : "",
 		drawn ? " or --temperature 0" : "");
 	return 1;
