@@ -251,7 +251,10 @@ static int calibrate(struct jm_cli *cli)
 		rc = c.from ? read_again(cli, c.from, &observed) : observe(cli, &c, &observed);
 	if (!rc)
 		rc = jm_calibrate_fit(observed, &cli->err);
-	rc = rc ? jm_cli_fail(cli) : show_and_keep(cli, &c, observed);
+	if (rc == JM_EINTR)
+		rc = (jm_cli_fail(cli), 128 + jm_last_interrupt());
+	else
+		rc = rc ? jm_cli_fail(cli) : show_and_keep(cli, &c, observed);
 	json_decref(observed);
 	return rc;
 }

@@ -127,6 +127,8 @@ static int run_loads(struct bench *b, struct jm_err *err)
 	int rc = load_for(b, WARM_S, err);
 
 	rest_for(b, REST_S);
+	if (!rc)
+		rc = check_interrupt(b, err);
 	b->n_edges = 0;
 	end = jm_ctx_now(b->ctx) + (int64_t)(b->how->seconds * 1e9);
 	while (!rc && jm_ctx_now(b->ctx) < end) {

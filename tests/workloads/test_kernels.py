@@ -160,6 +160,13 @@ def test_stream_moves_what_it_says(device, intensity, operations):
 
 
 @needs_cpu
+def test_a_step_of_stream_is_short_on_processors():
+    """Its memory may move 10 GB/s, so that 0.3 GB take 30 ms."""
+    r = one("run", "stream", *STEPS, "--device", "cpu", "--size", "0.01", "--precision", "f32")
+    assert 0.03 <= r["items"] / 3 <= 0.3
+
+
+@needs_cpu
 def test_stream_finds_a_wrong_result(faulty):
     r = one("run", "stream", *STEPS, "--device", "cpu", "--size", "1e-6", "--intensity", "1", "--passes", "1",
             "--precision", "f32", status=FAILED, env=faulty(1))

@@ -16,6 +16,7 @@
 #include "work_device.h"
 
 #define MOST_REPEATS 256
+#define SLOW_MEMORY  1e10     /* bytes/s, of a device that does not say how fast its memory is */
 #define PERIOD	     16777259 /* the first prime above 2^24 */
 
 const char *const jm_values_kinds[] = {"random", "zeros", "ones", "sparse", NULL};
@@ -212,7 +213,8 @@ static double peak_flops(const struct jm_kernel *k)
 int jm_kernel_repeat(const struct jm_kernel *k, double flops, double bytes)
 {
 	double rate = peak_flops(k), memory = k->device.props.peak_bytes;
-	double seconds = fmax(rate > 0 ? flops / rate : 0, memory > 0 ? bytes / memory : 0);
+	double seconds =
+		fmax(rate > 0 ? flops / rate : 0, bytes / (memory > 0 ? memory : SLOW_MEMORY));
 
 	if (!(seconds > 0) || seconds >= JM_KERNEL_SECONDS)
 		return 1;

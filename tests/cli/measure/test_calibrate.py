@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """calibrate: finds the parameters of the simulated node's sensors, which its data file gives, and stores them."""
 import json
+import pathlib
+import re
+import signal
+import subprocess
+import time
 
 import pytest
 
-from jm import FAILURE, SOURCE, USAGE, jm, sentence
+from jm import BIN, FAILURE, SOURCE, USAGE, jm, sentence
 
 NODE = json.loads((SOURCE / "sim" / "data" / "h100.json").read_text())
 
@@ -106,3 +111,14 @@ def test_what_a_card_showed(env, card):
                                            (["--from", "x.json", "--device", "sim:h100x1"], "--device")])
 def test_options_of_a_load_that_is_not_run_are_refused(words, option):
     assert f"{option} has no effect with {words[0]}" in sentence(jm("calibrate", *words), USAGE)
+
+
+def test_ctrl_c_ends_it_with_the_status_of_the_signal():
+    words = ["calibrate", "--device", "cpu", "--workload", "null", "--source", "null", "--no-keep"]
+    with subprocess.Popen([BIN, *words], stderr=subprocess.PIPE, text=True, start_new_session=True) as child:
+        status = pathlib.Path(f"/proc/{child.pid}/status")
+        while not int(re.search(r"^SigCgt:\s*(\S+)", status.read_text(), re.M)[1], 16) & 1 << signal.SIGINT - 1:
+            time.sleep(0.01)
+        child.send_signal(signal.SIGINT)
+        said = child.communicate(timeout=30)[1]
+    assert child.returncode == 128 + signal.SIGINT and "interrupted; nothing is kept" in said
