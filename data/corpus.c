@@ -52,7 +52,9 @@ static int64_t get_i32(const unsigned char *at)
 static int broken(const char *name, struct jm_err *err, const char *what)
 {
 	return jm_err_set(err, JM_EFORMAT,
-		"Index %s is damaged: %s; make the data set again with Megatron's preprocess_data.",
+		"Index %s is damaged: %s; copy it again, or make the data set again with "
+		"'joulemark "
+		"data tokenize' or Megatron's preprocess_data.",
 		name, what);
 }
 
@@ -60,14 +62,16 @@ static int broken(const char *name, struct jm_err *err, const char *what)
 static int check_header(
 	const char *name, const unsigned char *index, size_t size, struct jm_err *err)
 {
-	size_t left = size - HEADER;
+	size_t left = size - HEADER; /* where there is a whole one */
 	uint64_t sequences, documents;
 
-	if (size < HEADER || memcmp(index, MAGIC, N_MAGIC) != 0)
+	if (size < N_MAGIC || memcmp(index, MAGIC, N_MAGIC) != 0)
 		return jm_err_set(err, JM_EFORMAT,
 			"%s is not the index of a Megatron data set: it does not begin with "
 			"'MMIDIDX'.",
 			name);
+	if (size < HEADER)
+		return broken(name, err, "it ends within its header");
 	if (get_u64(index + 9) != VERSION)
 		return jm_err_set(err, JM_EVERSION,
 			"Index %s has version %llu of the format, but only version %d is "

@@ -4,6 +4,7 @@
 #include "cli/frame/json_option.h"
 #include "data/tokenizer/tokenizer_json.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,7 +64,7 @@ static void print_result(
 	struct jm_data_facts *f, const struct jm_tokenize *job, const char *out, double seconds)
 {
 	struct jm_cli *cli = f->cli;
-	char line[256];
+	char line[PATH_MAX + 100];
 
 	jm_data_count(f, "documents", job->size.documents);
 	jm_data_count(f, "tokens", job->size.tokens);
@@ -73,7 +74,7 @@ static void print_result(
 	if (cli->quiet || f->json)
 		return;
 	snprintf(line, sizeof(line),
-		"A model learns from them with --text %.100s.bin --vocab %d, or a larger --vocab.",
+		"A model learns from them with --text %s.bin --vocab %d, or a larger --vocab.",
 		out, jm_tokenizer_size(job->tokenizer));
 	jm_text_wrap(cli->out, line, 0, 0, cli->width);
 }

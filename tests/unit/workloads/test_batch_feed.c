@@ -138,7 +138,10 @@ static void test_hostile(void **state)
 	(void)state;
 	x = good_index();
 	for (x.size = 0; x.size < sizeof(x.bytes); x.size++)
-		refused(&x, sizeof(bin), JM_EFORMAT, "");
+		refused(&x, sizeof(bin), JM_EFORMAT,
+			x.size < 9    ? "MMIDIDX"
+			: x.size < 34 ? "ends within its header"
+				      : "is damaged");
 	refused((x = good_index(), &x), sizeof(bin) - 2, JM_EFORMAT, "beyond the end");
 	memcpy(x.bytes + 34 + 12 + 8, &far, 8);
 	refused(&x, sizeof(bin), JM_EFORMAT, "beyond the end");
