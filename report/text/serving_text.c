@@ -185,8 +185,8 @@ static void explain(
 	else
 		jm_text_format(out, size,
 			"%s no steady window, which needs more requests or a longer run: the "
-			"figures are of all requests%s, those of the warm-up too, and joules per "
-			"token are unknown.",
+			"figures are of all requests%s, those of the warm-up too, and without "
+			"joules; the table of settings is of all measured steps.",
 			n == 1 ? "The run has" : "Some runs have", n == 1 ? "" : " of these runs");
 }
 
