@@ -111,8 +111,10 @@ def test_each_checkpoint_is_written_once(tmp_path):
     os.mkfifo(pipe)
     keep = os.open(pipe, os.O_RDWR)
     with all_of_them.open("wb") as out, subprocess.Popen(["cat", pipe], stdout=out) as reader:
-        run("resnet", "--steps", 6, "--checkpoint", pipe, "--checkpoint-every", 2)
-        os.close(keep)
+        try:
+            run("resnet", "--steps", 6, "--checkpoint", pipe, "--checkpoint-every", 2)
+        finally:
+            os.close(keep)
         reader.wait()
     assert re.findall(rb'"step":"([0-9]+)"', all_of_them.read_bytes()) == [b"2", b"4", b"6"]
 
