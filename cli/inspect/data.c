@@ -74,8 +74,8 @@ static void print_result(
 	if (cli->quiet || f->json)
 		return;
 	snprintf(line, sizeof(line),
-		"A model learns from them with --text %s.bin --vocab %d, or a larger --vocab.",
-		out, jm_tokenizer_size(job->tokenizer));
+		"A model learns from them with --text %s.bin --vocab %d, or a larger --vocab.", out,
+		jm_tokenizer_size(job->tokenizer));
 	jm_text_wrap(cli->out, line, 0, 0, cli->width);
 }
 
