@@ -45,13 +45,32 @@ static void attention_wide(struct kit *k, const struct types *t, const struct sh
 	attention_of(k, t, &s, s.c, causal);
 }
 
-/* The one head of a picture's encoder, which is frozen: packed and causal, or with two queries and
- * so many keys that a backend handles a row of scores in pieces. A backend may refuse. */
+/* Scores that differ so much that weights would overflow in 16 bits if the largest score among the
+ * first keys were that of the row: packed, without a gradient. */
+static void attention_peaked(
+	struct kit *k, const struct types *t, const struct shape *d, bool causal)
+{
+	const int64_t depth = d->s % 2 ? 64 : 128, seq = 140 + d->s % 64, heads = 2;
+	struct jm_tensor *qkv = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, seq, 3 * heads * depth));
+	struct jm_tensor *y = backend_result(k, t->c, false, 3, DIMS(d->b, seq, heads * depth));
+	struct jm_tensor *lse = kit_out(k, t->v, 3, DIMS(d->b, heads, seq), NULL);
+	struct jm_node *n = backend_node(k, JM_OP_ATTENTION, OPS(qkv, qkv, qkv), OPS(y, lse), 0);
+
+	jm_attention_pack(n, (int)heads, (int)heads);
+	n->attr.attention.causal = causal;
+	n->attr.attention.scale = 7 / sqrt((double)depth);
+}
+
+/* The one head of a picture's encoder, which is frozen: packed and causal, with two queries and so
+ * many keys that a backend handles a row of scores in pieces, or with more queries than a tile of a
+ * backend. A backend may refuse. */
 static void attention_widest(
 	struct kit *k, const struct types *t, const struct shape *d, bool causal)
 {
-	const int64_t depth = 512, seq = causal ? 2 + d->s % 40 : 2, b = causal ? d->b : 1;
-	const int64_t keys = causal ? seq : 2040 + d->s % 40;
+	const bool tiles = !causal && d->s % 2;
+	const int64_t depth = 512, seq = causal ? 2 + d->s % 40 : tiles ? 60 + d->s % 80 : 2;
+	const int64_t keys = causal ? seq : tiles ? 100 + d->s : 2040 + d->s % 40;
+	const int64_t b = causal || tiles ? d->b : 1;
 	struct jm_tensor *q, *kv, *y = backend_result(k, t->c, false, 3, DIMS(b, seq, depth));
 	struct jm_tensor *lse = kit_out(k, t->v, 3, DIMS(b, 1, seq), NULL);
 	struct jm_node *n;
@@ -130,6 +149,7 @@ static void rope(struct kit *k, const struct types *t, const struct shape *d, bo
 const struct backend_case backend_attention_cases[] = {
 	{"attention", attention},
 	{"attention-wide", attention_wide},
+	{"attention-peaked", attention_peaked},
 	{"attention-widest", attention_widest},
 	{"attention-apart", attention_apart},
 	{"rope", rope},

@@ -9,11 +9,12 @@
  * computed from its scores, the product of the tile before with its values runs, and what other
  * warp groups multiply.
  *
- * In bf16 weights are 2^(score - base), where the base is the largest score of a row among the
- * first 32 keys, so that no maximum is searched for in later tiles and sums are not scaled: bf16
- * and f32 have a range of 2^127. Where a sum of weights exceeds LIMIT, the block computes the item
- * again at its end, with the largest score so far as the base, as it always is in f16. Heads of 64
- * sum the weights by the product with the values, which then have 8 columns of ones behind them.
+ * Weights are 2^(score - base), where the base is the largest score of a row among the first 32
+ * keys, in f16 MARGIN more, so that no maximum is searched for in later tiles and sums are not
+ * scaled: bf16 and f32 reach 2^127, f16 from 2^-24 to 2^16. Where a sum of weights exceeds the
+ * type's limit, the block computes the item again at its end, with the largest score so far as the
+ * base. Heads of 64 sum the weights by the product with the values, which then have 8 columns of
+ * ones behind them.
  */
 #include <string.h>
 
@@ -21,7 +22,9 @@
 #include "attention_forward.h"
 
 #define SEEN  32   /* keys among which the base is searched for */
-#define LIMIT 1e19f /* of sums of weights */
+#define LIMIT	  1e19f	 /* of sums of weights */
+#define LIMIT_F16 65504.f
+#define MARGIN	  2.f /* of f16: weights among the first keys are at most 2^-MARGIN */
 #define LN_2  0.6931471805599453f
 
 /* ---- rows of a warp group -------------------------------------------------------------------- */
@@ -162,7 +165,7 @@ __device__ __forceinline__ void mask(const forward &f, float (&s)[KEYS / 2], con
 }
 
 /* Sets the base. SAFE: the largest score so far. */
-template <bool SAFE>
+template <typename T, bool SAFE>
 __device__ __forceinline__ void set_base(
 	struct softmax &m, const float (&s)[KEYS / 2], float factor, bool first)
 {
@@ -173,7 +176,8 @@ __device__ __forceinline__ void set_base(
 	largest(s, SAFE ? KEYS : SEEN, most);
 #pragma unroll
 	for (int r = 0; r < 2; r++) {
-		const float base = most[r] * factor;
+		constexpr float margin = !SAFE && std::is_same<T, half>::value ? MARGIN : 0;
+		const float base = most[r] * factor + margin;
 
 		if (first) {
 			m.done_base[r] = m.base[r], m.done_sum[r] = m.sum[r];
@@ -217,7 +221,7 @@ __device__ __forceinline__ void weigh(
 				asm volatile("mov.f32 %0, 0f00000000;" : "+f"(s[i]));
 }
 
-template <class S, bool SAFE>
+template <typename T, class S, bool SAFE>
 __device__ __forceinline__ void soften(
 	const forward &f, struct softmax &m, float (&s)[KEYS / 2], const spot &w)
 {
@@ -226,7 +230,7 @@ __device__ __forceinline__ void soften(
 
 	if (w.last() && (f.causal || f.keys % KEYS))
 		mask(f, s, w);
-	set_base<SAFE>(m, s, factor, w.first());
+	set_base<T, SAFE>(m, s, factor, w.first());
 	weigh<!S::ones>(m, s, factor, end - w.tile * KEYS);
 }
 
@@ -241,6 +245,7 @@ __device__ __forceinline__ void write(
 	const int lane = threadIdx.x % WARP, first = n.row0 + w.mine * TILE,
 		  row = first + threadIdx.x / WARP % 4 * 16 + lane / 4;
 	float *lse = b.f.lse + ((int64_t)n.batch * b.f.heads + n.head) * b.f.seq + row;
+	constexpr float limit = std::is_same<T, half>::value ? LIMIT_F16 : LIMIT;
 	bool fits = true;
 #pragma unroll
 	for (int r = 0; r < 2; r++) {
@@ -250,7 +255,7 @@ __device__ __forceinline__ void write(
 			sum += __shfl_xor_sync(0xffffffffu, sum, 1);
 			sum += __shfl_xor_sync(0xffffffffu, sum, 2);
 		}
-		fits = fits && sum < LIMIT;
+		fits = fits && sum < limit;
 		if (lane % 4 == 0 && row + 8 * r < b.f.seq)
 			lse[8 * r] = (m.done_base[r] + log2f(sum)) * LN_2;
 		sum = 1 / sum;
@@ -287,7 +292,7 @@ __device__ __forceinline__ bool step(const block<S> &b, int owner, spot &now, sp
 		b.release(OF_KEYS, next.p.at);
 	if (more && next.last())
 		b.release(OF_QUERIES, next.p.turn);
-	soften<S, SAFE>(b.f, m, s, next);
+	soften<T, S, SAFE>(b.f, m, s, next);
 	if (more) /* by its branch the exponentials stay before the wait for products */
 		b.wait_full(OF_VALUES, next.p.at);
 	product_wait<0>();
@@ -332,7 +337,7 @@ __device__ __forceinline__ void sum_items(const block<S> &b, int owner, progress
 			b.release(OF_QUERIES, now.p.turn);
 		next = now;
 		go_on<S, AGAIN>(b, owner, next);
-		soften<S, SAFE>(b.f, m, s, now);
+		soften<T, S, SAFE>(b.f, m, s, now);
 		b.wait_full(OF_VALUES, now.p.at);
 		pack<T>(weights, s);
 		while (step<T, S, SAFE, AGAIN>(b, owner, now, next, m, s, y, weights))
@@ -367,7 +372,6 @@ __global__ void __launch_bounds__((S::owners + 1) * GROUP, 1)
 	unsigned char *memory = raw + (base - shared_at(raw));
 	const block<S> b = {f, base, reinterpret_cast<unsigned *>(memory + S::flags)};
 	const int owner = __shfl_sync(0xffffffffu, threadIdx.x / GROUP, 0);
-	constexpr bool bounded = std::is_same<T, half>::value; /* weights of at most 65504 */
 	progress p = {};
 
 	if (threadIdx.x == 0)
@@ -382,12 +386,12 @@ __global__ void __launch_bounds__((S::owners + 1) * GROUP, 1)
 		fewer_registers<S::few>();
 		if (threadIdx.x == S::owners * GROUP)
 			copy_items<S, false>(b, map, p);
-		if (!bounded && again(b) && threadIdx.x == S::owners * GROUP)
+		if (again(b) && threadIdx.x == S::owners * GROUP)
 			copy_items<S, true>(b, map, p);
 	} else {
 		more_registers<S::many>();
-		sum_items<T, S, bounded, false>(b, owner, p);
-		if (!bounded && again(b))
+		sum_items<T, S, false, false>(b, owner, p);
+		if (again(b))
 			sum_items<T, S, true, true>(b, owner, p);
 	}
 }
