@@ -21,6 +21,7 @@ static const struct cuda_op *const tables[] = {
 	cuda_ops_narrow_linear,
 	cuda_ops_linear,
 	cuda_ops_dnn_attention,
+	cuda_ops_attention_512,
 	cuda_ops_attention_wide,
 	cuda_ops_attention,
 	cuda_ops_noise,
