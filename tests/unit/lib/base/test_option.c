@@ -259,6 +259,7 @@ static void what_is_no_whole_number_is_refused(void **state)
 	refuse(*state, "batch", "four", JM_EUSAGE, "four");
 	refuse(*state, "batch", "", JM_EUSAGE, "number");
 	refuse(*state, "batch", "4x", JM_EUSAGE, "4x");
+	refuse(*state, "batch", "4:16", JM_EUSAGE, "16:64+16");
 }
 
 static void an_unknown_unit_is_refused_with_the_units(void **state)
