@@ -24,8 +24,8 @@ static void say_unread(const struct jm_found_items *f)
 
 	if (n)
 		jm_log(f->ctx, JM_WARNING,
-			"--items-regex '%s' matched text that is not a number %ld times, first "
-			"'%s'; these matches were ignored.",
+			"--items-regex '%s' matched text that is no number of items %ld times, "
+			"first '%s'; these matches were ignored.",
 			f->regex, n, first);
 }
 

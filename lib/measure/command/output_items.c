@@ -97,10 +97,12 @@ static void credit_group(
 	char text[sizeof(s->unread)], *number;
 	double items;
 
+	for (; n && strchr(" \t", *group); group++)
+		n--;
 	snprintf(text, sizeof(text), "%.*s", (int)(n < sizeof(text) ? n : sizeof(text)), group);
-	number = strdupa(text + strspn(text, " \t"));
+	number = strdupa(text);
 	number[strcspn(number, " \t")] = '\0';
-	if (jm_number_real(number, &items) && items >= 0) {
+	if (strlen(number) < sizeof(text) - 1 && jm_number_real(number, &items) && items >= 0) {
 		credit(s, items, t_ns, fn, arg);
 		return;
 	}

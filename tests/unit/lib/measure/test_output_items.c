@@ -54,6 +54,18 @@ static void text_that_only_begins_with_a_number_has_no_items(void **state)
 	assert_int_equal(n, 1);
 }
 
+/* Its first digits would be another number. */
+static void a_number_of_many_digits_is_read_whole_or_not_at_all(void **state)
+{
+	char text[300];
+	int n;
+
+	(void)state;
+	snprintf(text, sizeof(text), "n %0100d\nn %100d\nn %050d\n", 5, 6, 7);
+	assert_near(scanned("^n (.*)", NULL, text, &n), 13, 0);
+	assert_int_equal(n, 2);
+}
+
 static void a_match_without_a_group_is_one_item(void **state)
 {
 	int n;
@@ -177,6 +189,7 @@ int main(void)
 		cmocka_unit_test(numbers_that_an_expression_encloses_are_added),
 		cmocka_unit_test(a_carriage_return_begins_a_line),
 		cmocka_unit_test(text_that_only_begins_with_a_number_has_no_items),
+		cmocka_unit_test(a_number_of_many_digits_is_read_whole_or_not_at_all),
 		cmocka_unit_test(a_match_without_a_group_is_one_item),
 		cmocka_unit_test(numbers_of_a_json_key_are_added),
 		cmocka_unit_test(a_key_with_dots_is_a_path),
