@@ -13,6 +13,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#define LINKS_MOST 40 /* that follow each other, as in Linux */
+
 static int cannot(const char *path, int why, struct jm_err *err)
 {
 	int code = why == EACCES || why == EPERM || why == EROFS ? JM_EPERM : JM_EIO;
@@ -65,18 +67,58 @@ struct beside {
 	char temporary[PATH_MAX];
 };
 
+/* Of a link to a file that is not there: the path of that file. ret: PATH_MAX bytes. */
+static bool follow(const char *path, char *ret)
+{
+	char target[PATH_MAX];
+	bool followed = false;
+	ssize_t n;
+
+	snprintf(ret, PATH_MAX, "%s", path);
+	for (int i = 0; i < LINKS_MOST && (n = readlink(ret, target, sizeof(target) - 1)) > 0;
+		i++) {
+		char *slash = strrchr(ret, '/');
+		size_t folder = slash && *target != '/' ? (size_t)(slash + 1 - ret) : 0;
+
+		if (folder + (size_t)n >= PATH_MAX)
+			return false;
+		memcpy(ret + folder, target, (size_t)n);
+		ret[folder + (size_t)n] = '\0';
+		followed = true;
+	}
+	return followed;
+}
+
+/* The file that is written, which need not be there: of a link its target. ret: PATH_MAX bytes;
+ * false: the path is longer. */
+static bool real_file(const char *path, char *ret)
+{
+	return realpath(path, ret) || follow(path, ret) ||
+	       snprintf(ret, PATH_MAX, "%s", path) < PATH_MAX;
+}
+
+/* Its folder, with a '/' or as "."; ret: PATH_MAX bytes. */
+static void folder_of(const char *file, char *ret)
+{
+	const char *slash = strrchr(file, '/');
+
+	snprintf(ret, PATH_MAX, "%.*s", slash ? (int)(slash - file) + 1 : 1, slash ? file : ".");
+}
+
 /* The path without links, also of a file that is not there; ret: PATH_MAX bytes. */
 static void resolve(const char *path, char *ret)
 {
-	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-	char folder[PATH_MAX], real[PATH_MAX];
+	char file[PATH_MAX], folder[PATH_MAX], real[PATH_MAX];
+	const char *slash;
 
-	if (realpath(path, ret))
+	real_file(path, file);
+	if (realpath(file, ret))
 		return;
-	snprintf(
-		folder, sizeof(folder), "%.*s", slash ? (int)(name - path) : 1, slash ? path : ".");
-	if (!realpath(folder, real) || snprintf(ret, PATH_MAX, "%s/%s", real, name) >= PATH_MAX)
-		snprintf(ret, PATH_MAX, "%s", path);
+	slash = strrchr(file, '/');
+	folder_of(file, folder);
+	if (!realpath(folder, real) ||
+		snprintf(ret, PATH_MAX, "%s/%s", real, slash ? slash + 1 : file) >= PATH_MAX)
+		snprintf(ret, PATH_MAX, "%s", file);
 }
 
 bool jm_output_same(const char *a, const char *b)
@@ -93,14 +135,10 @@ bool jm_output_same(const char *a, const char *b)
 static int open_unnamed(const char *real)
 {
 	char folder[PATH_MAX];
-	const char *slash = strrchr(real, '/');
 
 	if (access("/proc/self/fd", X_OK))
 		return -1;
-	if (slash)
-		snprintf(folder, sizeof(folder), "%.*s", (int)(slash - real) + 1, real);
-	else
-		snprintf(folder, sizeof(folder), ".");
+	folder_of(real, folder);
 	return open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
 }
 
@@ -128,7 +166,7 @@ static int open_beside(struct beside *b, const char *path, struct jm_err *err)
 	if (jm_store_is(path))
 		return jm_err_set(err, JM_EUSAGE,
 			"%s is a store and would be overwritten; name another file.", path);
-	if (!realpath(path, b->real) && snprintf(b->real, PATH_MAX, "%s", path) >= PATH_MAX)
+	if (!real_file(path, b->real))
 		return cannot(path, ENAMETOOLONG, err);
 	*b->temporary = '\0';
 	b->fd = open_unnamed(b->real);
@@ -180,16 +218,15 @@ static int put_in_place(struct beside *b)
 
 int jm_output_room(const char *path, uint64_t bytes, bool again, struct jm_err *err)
 {
-	const char *slash = strrchr(path, '/');
-	char folder[PATH_MAX];
+	char file[PATH_MAX], folder[PATH_MAX];
 	struct statvfs fs;
 	double left, needed;
 	bool twice;
 
 	if (!strcmp(path, "-") || (in_place(path) && !is_folder(path)))
 		return 0;
-	snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path) + 1 : 1,
-		slash ? path : ".");
+	real_file(path, file);
+	folder_of(file, folder);
 	if (statvfs(is_folder(path) ? path : folder, &fs) || !fs.f_blocks)
 		return 0;
 	left = (double)(geteuid() ? fs.f_bavail : fs.f_bfree) * (double)fs.f_frsize;

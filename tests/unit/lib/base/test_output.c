@@ -172,6 +172,26 @@ static void a_link_stays(void **state)
 	assert_int_equal(count_names(false), 2);
 }
 
+/* Also before there is a file: a link to a link to it. */
+static void a_link_to_no_file_yet_stays(void **state)
+{
+	char link_name[80], second[96];
+	struct jm_err err = JM_ERR_INIT;
+	struct stat st;
+
+	(void)state;
+	snprintf(link_name, sizeof(link_name), "%s/link", folder);
+	snprintf(second, sizeof(second), "%s/second", folder);
+	assert_int_equal(symlink("out.json", link_name), 0);
+	assert_int_equal(symlink(link_name, second), 0);
+	assert_true(jm_output_same(second, path));
+	assert_ok(jm_output_text(second, "new\n", &err), err);
+	assert_holds("new\n");
+	assert_int_equal(lstat(link_name, &st) || !S_ISLNK(st.st_mode), 0);
+	assert_int_equal(lstat(second, &st) || !S_ISLNK(st.st_mode), 0);
+	assert_int_equal(count_names(false), 3);
+}
+
 static void a_folder_that_is_not_there_is_named(void **state)
 {
 	struct jm_err err = JM_ERR_INIT;
@@ -194,6 +214,7 @@ int main(void)
 		CASE(a_file_is_written_and_replaced),
 		CASE(a_file_is_written_where_each_has_a_name),
 		CASE(a_link_stays),
+		CASE(a_link_to_no_file_yet_stays),
 		CASE(a_folder_that_is_not_there_is_named),
 	};
 
