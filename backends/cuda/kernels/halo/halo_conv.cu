@@ -12,7 +12,8 @@
  * ring that both groups read.
  *
  * Blocks go through tiles until none is left. Results leave through the memory of the tile's last
- * slice. An image that is added is copied like one more slice, and its memory is used.
+ * slice, or of an image that is added, which is copied like one more slice. The thread that copies
+ * slices sends them before it copies the next slice there, so that no product waits for that.
  */
 #include <string.h>
 
@@ -125,33 +126,73 @@ __device__ __forceinline__ void copy_filters(
 		}
 }
 
-/* One thread copies the slices of a group's tiles, and behind them what is added. */
+/* What slices are copied from, and results are sent to. */
+struct images {
+	const CUtensorMap *x, *add, *y; /* add: NULL = none */
+};
+
+/* Copies slice i of a group's tile, or what is added, behind the last slice. */
 template <int LINES>
-__device__ __forceinline__ void copy_slices(const CUtensorMap *x, const CUtensorMap *add,
-	const struct cuts &g, bool adds, const struct places &m, int group)
+__device__ __forceinline__ void copy_slice(const struct images &o, const struct cuts &g, int at,
+	int i, int group, uint32_t to, uint32_t bar)
 {
 	using S = tile<LINES>;
-	int n = 0;
+
+	barrier_expect(bar, i < g.slices ? S::patches * S::box : PIXELS * CHUNK_ROW);
+	for (int k = 0; k < S::patches; k++) {
+		const struct place p = place_of<LINES>(g, at, group, k);
+
+		if (i < g.slices)
+			copy_pixels(to + k * S::patch, o.x, i * SIDE, p.column - 1, p.row - 1,
+				p.image, bar);
+		else
+			copy_pixels(to + k * S::patch, o.add, filter_of(g, at), p.column, p.row,
+				p.image, bar);
+	}
+}
+
+/* Sends the results of a group's tile, and waits until they are read. */
+template <int LINES>
+__device__ __forceinline__ void send_tile(
+	const struct images &o, const struct cuts &g, int at, int group, uint32_t from)
+{
+	for (int k = 0; k < tile<LINES>::patches; k++)
+		send_pixels(o.y, from + k * tile<LINES>::patch, filter_of(g, at),
+			place_of<LINES>(g, at, group, k));
+	send_commit();
+	send_read();
+}
+
+/* One thread copies the slices of a group's tiles, and sends the results, which are in the memory
+ * of a tile's last slice once that is empty. */
+template <int LINES>
+__device__ __forceinline__ void copy_slices(
+	const struct images &o, const struct cuts &g, const struct places &m, int group)
+{
+	const int slices = g.slices + (o.add ? 1 : 0);
+	int n = 0, before = -1, last = -1; /* tiles that end with the last slices but one; -1: none */
+	auto empty = [&](int tile_of_next) {
+		const uint32_t slot = 2 * group + n % 2, at = m.slices + slot * tile<LINES>::slice;
+
+		barrier_wait(m.empty + 8 * slot, n / 2 % 2 ^ 1);
+		if (before >= 0)
+			send_tile<LINES>(o, g, before, group, at);
+		before = last;
+		last = tile_of_next;
+		n++;
+		return slot;
+	};
 
 	for (int at = blockIdx.x; at < g.tiles; at += gridDim.x)
-		for (int i = 0; i < g.slices + adds; i++, n++) {
-			const int slot = 2 * group + n % 2;
-			const uint32_t to = m.slices + slot * S::slice, bar = m.full + 8 * slot;
+		for (int i = 0; i < slices; i++) {
+			const uint32_t slot = empty(i + 1 == slices ? at : -1);
 
-			barrier_wait(m.empty + 8 * slot, n / 2 % 2 ^ 1);
-			barrier_expect(
-				bar, i < g.slices ? S::patches * S::box : PIXELS * CHUNK_ROW);
-			for (int k = 0; k < S::patches; k++) {
-				const struct place p = place_of<LINES>(g, at, group, k);
-
-				if (i < g.slices)
-					copy_pixels(to + k * S::patch, x, i * SIDE, p.column - 1,
-						p.row - 1, p.image, bar);
-				else
-					copy_pixels(to + k * S::patch, add, filter_of(g, at),
-						p.column, p.row, p.image, bar);
-			}
+			copy_slice<LINES>(o, g, at, i, group, m.slices + slot * tile<LINES>::slice,
+				m.full + 8 * slot);
 		}
+	for (int i = 0; i < 2; i++)
+		empty(-1);
+	send_wait();
 }
 
 /* ---- the warp groups that multiply ----------------------------------------------------------- */
@@ -309,17 +350,15 @@ __device__ __forceinline__ void stage_tile(
 	}
 }
 
-/* Writes the results of a group to y through the memory of a slice. */
+/* Leaves the results of a group in the memory of the last slice, or of what is added. */
 template <typename T, int LINES>
-__device__ __forceinline__ void write_tile(const sums &d, const CUtensorMap *y,
-	const struct cuda_halo_conv &p, const struct cuts &g, const struct places &m, int tile_at,
-	struct progress &at, int slot)
+__device__ __forceinline__ void leave_tile(const sums &d, const struct cuda_halo_conv &p,
+	const struct places &m, int filter, struct progress &at, int slot)
 {
-	using S = tile<LINES>;
-	const int filter = filter_of(g, tile_at) + at.row * 16 + threadIdx.x % WARP / 4;
 	const bool adds = p.add.data;
 	float bias[2];
 
+	filter += at.row * 16 + threadIdx.x % WARP / 4;
 	for (int i = 0; i < 2; i++)
 		bias[i] = p.bias && filter + 8 * i < p.filters ? p.bias[filter + 8 * i] : 0;
 	if (adds) {
@@ -328,23 +367,17 @@ __device__ __forceinline__ void write_tile(const sums &d, const CUtensorMap *y,
 	} else {
 		wait_together<GROUP>(1); /* all warps have read the slice */
 	}
-	stage_tile<T, LINES>(d, bias, adds, p.relu, m.slices + slot * S::slice, at.row);
+	stage_tile<T, LINES>(
+		d, bias, adds, p.relu, m.slices + slot * tile<LINES>::slice, at.row);
 	shared_fence();
-	wait_together<GROUP>(1);
-	if (threadIdx.x % GROUP == 0) {
-		for (int k = 0; k < S::patches; k++)
-			send_pixels(y, m.slices + slot * S::slice + k * S::patch,
-				filter_of(g, tile_at), place_of<LINES>(g, tile_at, at.group, k));
-		send_commit();
-		send_read();
-	}
+	__syncwarp();
 	leave_barrier(m.empty + 8 * slot);
 }
 
 /* The tiles of a group. */
 template <typename T, bool TURNED, int LINES>
-__device__ __forceinline__ void compute_tiles(const CUtensorMap *y, const struct cuda_halo_conv &p,
-	const struct cuts &g, const struct places &m, int warp)
+__device__ __forceinline__ void compute_tiles(
+	const struct cuda_halo_conv &p, const struct cuts &g, const struct places &m, int warp)
 {
 	struct progress at = {warp / (GROUP / WARP), warp % (GROUP / WARP)};
 	sums d;
@@ -352,10 +385,8 @@ __device__ __forceinline__ void compute_tiles(const CUtensorMap *y, const struct
 	for (int i = blockIdx.x; i < g.tiles; i += gridDim.x) {
 		const int slot = multiply_tile<T, TURNED, LINES>(g, m, at, d);
 
-		write_tile<T, LINES>(d, y, p, g, m, i, at, slot);
+		leave_tile<T, LINES>(d, p, m, filter_of(g, i), at, slot);
 	}
-	if (threadIdx.x % GROUP == 0)
-		send_wait();
 }
 
 template <int LINES> __device__ __forceinline__ struct places places_of(uint32_t memory)
@@ -395,11 +426,12 @@ __global__ void __launch_bounds__(THREADS, 1) halo_kernel(const __grid_constant_
 		init_barriers<LINES>(m);
 	__syncthreads();
 	if (warp < WARPS)
-		compute_tiles<T, TURNED, LINES>(&y, p, g, m, warp);
+		compute_tiles<T, TURNED, LINES>(p, g, m, warp);
 	else if (warp == WARPS && copies)
 		copy_filters<TURNED, LINES>(&w, g, m);
 	else if (copies)
-		copy_slices<LINES>(&x, &add, g, p.add.data, m, warp - WARPS - 1);
+		copy_slices<LINES>(
+			{&x, p.add.data ? &add : NULL, &y}, g, m, warp - WARPS - 1);
 }
 
 /* ---- start ----------------------------------------------------------------------------------- */
