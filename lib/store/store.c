@@ -234,10 +234,11 @@ static int open_path(const char *path, enum jm_store_mode mode, const struct jm_
 	int busy_ms, struct jm_store **ret, struct jm_err *err)
 {
 	struct jm_store *s = calloc(1, sizeof(*s));
+	/* ":memory:" and "file:a.db" are files' names, too, but not to SQLite */
+	bool special = *path == ':' || !strncmp(path, "file:", 5);
 	int rc;
 
-	/* ":memory:" is a file's name too, but not to SQLite */
-	if (!s || asprintf(&s->path, "%s%s", *path == ':' ? "./" : "", path) < 0) {
+	if (!s || asprintf(&s->path, "%s%s", special ? "./" : "", path) < 0) {
 		free(s);
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the store '%s'.", path);
 	}

@@ -74,12 +74,13 @@ def test_json_to_where_the_shell_goes_on_writing(tmp_path, to):
     assert record["exit_status"] == 0 and text[end:] == "\ndone\n"
 
 
-def test_store_named_like_sqlite_s_memory(tmp_path):
+@pytest.mark.parametrize("name", [":memory:", "file:a.db?mode=ro"])
+def test_store_with_a_name_that_means_something_to_sqlite(tmp_path, name):
     for _ in range(2):
-        done = subprocess.run([os.path.abspath(BIN), "run", "--source", "null", "--store", ":memory:", "--",
+        done = subprocess.run([os.path.abspath(BIN), "run", "--source", "null", "--store", name, "--",
                                "true"], cwd=tmp_path, check=False, text=True, capture_output=True)
         assert done.returncode == 0, done.stderr
-    assert (tmp_path / ":memory:").stat().st_size > 0
+    assert (tmp_path / name).stat().st_size > 0
     assert "[1/1]" not in done.stderr  # it was there
 
 
