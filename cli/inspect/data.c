@@ -261,9 +261,11 @@ static int run(struct jm_cli *cli)
 		code = show(&c, cli->args[word]);
 	else
 		code = jm_err_set(&cli->err, JM_EUSAGE,
-			"'%.40s' is not 'tokenize', and only one data set is shown: NAME, NAME.bin "
-			"or NAME.idx of tokens, NAME.h5, or a folder of pictures.",
-			cli->args[0]);
+			"'%.40s' %s: NAME, NAME.bin or NAME.idx of tokens, NAME.h5, NAME.json, or "
+			"a folder of pictures.",
+			cli->args[0],
+			word ? "takes one data set"
+			     : "is not 'tokenize', and only one data set is shown");
 	if (jm_data_facts_end(&facts, code))
 		code = cli->err.code;
 	return code ? jm_cli_fail(cli) : status_of(&facts);

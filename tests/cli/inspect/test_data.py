@@ -166,6 +166,7 @@ def test_tokens_never_replace_their_text(tmp_path, text, end):
 
 def test_other_words_and_texts_are_refused(tmp_path, text):
     assert "tokenise" in sentence(jm("data", "tokenise", text, "out"), USAGE)
+    assert "'show' takes one data set" in sentence(jm("data", "show"), USAGE)
     assert "TEXT" in sentence(jm("data", "tokenize", text), USAGE)
     assert "Is a directory" in sentence(tokenize(tmp_path, tmp_path / "out"), FAILURE)
     assert "No such file" in sentence(tokenize(tmp_path / "none", tmp_path / "out"), FAILURE)
