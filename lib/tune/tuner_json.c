@@ -91,7 +91,7 @@ static void why_text(
 	}
 	if (*t->stopped)
 		snprintf(out, size, "%s", t->stopped);
-	else if (!t->n_start)
+	else if (!t->left_ns)
 		snprintf(out, size, "The work reported no items that a setting could be tuned by.");
 	else
 		snprintf(out, size, "The work ended before the search did.");

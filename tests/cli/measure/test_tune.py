@@ -103,6 +103,12 @@ def test_a_kill_leaves_no_setting(gpus, tmp_path, victims):
         assert "The work ended before the search did." in said(tmp_path)
 
 
+def test_a_command_that_is_shorter_than_a_visit_has_items(gpus):
+    done = jm("tune", "--items-regex", "step", "--window", "60s", "--within", "600s", "--", *steps(150), env=gpus.env)
+    text = " ".join(done.stderr.split())
+    assert done.returncode == 0 and "reported no items" not in text and "The work ended before the search did." in text, text
+
+
 def test_a_command_without_items_is_not_tuned(gpus, tmp_path):
     record = tmp_path / "tune.json"
     done = jm("tune", f"--json={record}", "--", "sleep", "0.3", env=gpus.env)
