@@ -7,8 +7,10 @@
 
 #include "base/text/json.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -68,6 +70,9 @@ static int start_there(
 			link->of.name);
 	if (!code)
 		rank->frames_fd = fcntl(link->fd, F_DUPFD_CLOEXEC, 0);
+	if (!code && rank->frames_fd < 0)
+		code = jm_err_set(
+			err, JM_EIO, "No descriptor of rank %d is free: %s.", r, strerror(errno));
 	json_decref(job);
 	json_decref(gang);
 	return code;
@@ -119,7 +124,9 @@ static int agents_start(const struct jm_launch *what, struct jm_rank *rank, stru
 	meet = jm_gang_meeting_new(what->agents->place.host, &door, err);
 	if (!meet)
 		return err->code;
-	door = jm_rank_high_fd(door);
+	door = jm_rank_high_fd(door, err);
+	if (door < 0)
+		code = err->code;
 	jm_agent_links_compare_clocks(what->agents, false);
 	for (; n < what->world && !code; n++)
 		code = n ? start_there(what, n, meet, &rank[n], err)

@@ -71,11 +71,14 @@ static int job_of(const struct jm_launch *what, const json_t *gang, struct jm_er
 }
 
 /* Descriptors that the child has at another place would be overwritten before they are used. */
-int jm_rank_high_fd(int fd)
+int jm_rank_high_fd(int fd, struct jm_err *err)
 {
-	int moved = fcntl(fd, F_DUPFD_CLOEXEC, 16);
+	int moved = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 16);
 
-	close(fd);
+	if (fd >= 0 && moved < 0)
+		jm_err_set(err, JM_EIO, "A descriptor of a worker could not be made: %s.",
+			strerror(errno));
+	close_fd(&fd);
 	return moved;
 }
 
@@ -98,10 +101,10 @@ static int make_ends(const struct jm_launch *what, const json_t *gang, struct jm
 	if (pipe2(frames, O_CLOEXEC) || pipe2(errs, O_CLOEXEC) || pipe2(orders, O_CLOEXEC))
 		jm_err_set(err, JM_EIO, "A pipe could not be made: %s.", strerror(errno));
 	*rank = (struct jm_rank){.frames_fd = frames[0], .err_fd = errs[0], .orders_fd = orders[1]};
-	*e = (struct ends){.job = jm_rank_high_fd(job),
-		.frames = jm_rank_high_fd(frames[1]),
-		.errs = jm_rank_high_fd(errs[1]),
-		.orders = jm_rank_high_fd(orders[0]),
+	*e = (struct ends){.job = jm_rank_high_fd(job, err),
+		.frames = jm_rank_high_fd(frames[1], err),
+		.errs = jm_rank_high_fd(errs[1], err),
+		.orders = jm_rank_high_fd(orders[0], err),
 		.gang = e->gang};
 	if (err->code)
 		return err->code;
@@ -268,7 +271,9 @@ static int local_start(const struct jm_launch *what, struct jm_rank *rank, struc
 			return jm_err_set(err, JM_EIO,
 				"Memory that the ranks share could not be made: %s.",
 				strerror(errno));
-		gang = jm_rank_high_fd(gang);
+		gang = jm_rank_high_fd(gang, err);
+		if (gang < 0)
+			return err->code;
 	}
 	for (int r = 0; r < what->world && !rc; r++) {
 		rc = start_rank(what, r, gang, &rank[r], err);

@@ -69,8 +69,9 @@ extern const struct jm_launcher
  */
 int jm_rank_start(const struct jm_launch *what, const json_t *gang, int gang_fd,
 	struct jm_rank *rank, struct jm_err *err);
-/* A descriptor that is not in the way of those of a worker; closes the one given. */
-int jm_rank_high_fd(int fd);
+/* A descriptor that is not in the way of those of a worker; closes the one given. -1: of -1, or
+ * none is free (*err). */
+int jm_rank_high_fd(int fd, struct jm_err *err);
 /* Is the host of a rank, or the way to it, down? */
 bool jm_rank_lost(const struct jm_rank *rank);
 /* Ends a rank that runs here and has been stopped (SIGSTOP) for 4 s, so that others wait for it in

@@ -87,7 +87,9 @@ static int spawn(const char *program, int pipe_fd, int record_fd, pid_t *ret)
 	posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
 	posix_spawn_file_actions_adddup2(&files, from, JM_REAPER_FD);
 	posix_spawn_file_actions_adddup2(&files, record, JM_REAPER_RECORD);
-	rc = posix_spawn(ret, program ? program : "/proc/self/exe", &files, &attr, argv, environ);
+	rc = from < 0 || record < 0 ? EMFILE
+				    : posix_spawn(ret, program ? program : "/proc/self/exe", &files,
+					      &attr, argv, environ);
 	posix_spawn_file_actions_destroy(&files);
 	posix_spawnattr_destroy(&attr);
 	close(from);

@@ -4,6 +4,8 @@ import json
 import os
 import random
 import re
+import resource
+import subprocess
 
 import pytest
 
@@ -304,3 +306,16 @@ def test_missing_command():
     no_gpu = {"JM_NVML_LIB": "/nowhere/libnvidia-ml.so"}
     sentence(jm(*COMMAND, "--set", "gpu.power=300W", "--", "true", env=no_gpu), FAILURE)
     sentence(jm(*COMMAND, "--store", "/nowhere/s.db", "--", "true"), FAILURE)
+
+
+def test_a_lack_of_descriptors_is_named(tmp_path):
+    """From the fewest on, until they suffice. A worker that lacks one of those that it is given must not be started without it."""
+    for most in range(10, 64):
+        limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        ran = subprocess.run([BIN, "run", "null", "--steps", "1", "--step-time", "1ms", "--store", str(tmp_path / str(most))],
+                             preexec_fn=limit, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+        if ran.returncode == 0:
+            break
+        assert "Too many open files" in ran.stderr + ran.stdout, f"{most}: {ran.stderr}{ran.stdout}"
+        assert " is for " not in ran.stderr + ran.stdout
+    assert 12 < most < 63
