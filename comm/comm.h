@@ -43,7 +43,8 @@ static inline size_t jm_comm_type_bytes(enum jm_comm_type type)
  * n = count, W = world, elements of `type`:
  *	all-reduce	from [n], to [n]: the sum over the ranks, the same bits on each. from == to
  *			is allowed
- *	all-gather	from [n], to [W n]: the data of all ranks in rank order
+ *	all-gather	from [n], to [W n]: the data of all ranks in rank order. from may be the
+ *			rank's own part of `to`, which is then only read, unless it is rounded
  *	reduce-scatter	from [W n], to [n]: this rank's part of the sum over the ranks
  *	broadcast	from [n] of rank `root`, to [n] of all; from == to is allowed
  *	all-to-all	from [W n], to [W n]: part r of `from` becomes part `rank` of `to` of rank r

@@ -179,12 +179,15 @@ static int all_gather(
 	struct local *l, const struct jm_transfer *t, size_t at, size_t n, struct jm_err *err)
 {
 	size_t each = t->count * jm_comm_type_bytes(t->type);
+	/* what lies there already may be read meanwhile */
+	bool in_place = t->from == (char *)t->to + (size_t)l->rank * each;
 	int rc;
 
 	give(l, (const char *)t->from + at, n);
 	rc = meet(l, err);
 	for (int r = 0; r < l->world && !rc; r++)
-		memcpy((char *)t->to + (size_t)r * each + at, given(l, r), n);
+		if (r != l->rank || !in_place)
+			memcpy((char *)t->to + (size_t)r * each + at, given(l, r), n);
 	return rc;
 }
 

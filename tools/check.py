@@ -40,7 +40,7 @@ PLAIN = re.compile(r"^(allocations|backend|clock|cpu|cpu_edges|data|describe|dev
 # gcc's and clang's OpenMP runtimes synchronise in ways that ThreadSanitizer cannot see, so what uses
 # them (the engine's cpu kernels) is not run under it; every test with threads of our own is. clock_back preloads a clock,
 # which the sanitizer's own allocator would read.
-TSAN_TESTS = re.compile(r"^child_process$|^output_items$|clock(?!_back)|session|progress|trace|measure|energy|sim|guard|journal|stray|worker|^run(_store)?$|sweep|interrupt|host_load|answer_server|^listen$|^request_queue$|^question_reader$|^serve_listen_ranks$|picture_loader|^comm$|^tuner$|^live$|^meet$|^frame$")
+TSAN_TESTS = re.compile(r"^child_process$|^output_items$|clock(?!_back)|session|progress|trace|measure|energy|sim|guard|journal|stray|worker|^run(_store)?$|sweep|interrupt|host_load|answer_server|^listen$|^request_queue$|^question_reader$|^serve_listen_ranks$|picture_loader|^comm$|^heartbeat$|^asynchronous$|^tuner$|^live$|^meet$|^frame$")
 
 
 # Install hundreds of MB from PyPI the first time: step `long`, which sets JM_LONG for sweeps over more cases and seeds.

@@ -162,6 +162,50 @@ static void transfers_of_devices_are_what_they_say(void **transport)
 	run_gangs(*transport, (size_t[]){0, 1, 9, 65537, 1048577}, 5);
 }
 
+#define PAGE 65536 /* a multiple of that of every machine */
+
+/* The own part, which computation may read meanwhile, cannot be written. */
+static void *gather_in_place(void *arg)
+{
+	struct transfer_rank *r = arg;
+	unsigned char *all =
+		mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	unsigned char *own = all + r->place.rank * PAGE;
+	const struct jm_transfer t = {
+		.kind = JM_ALL_GATHER, .type = JM_COMM_BYTE, .from = own, .to = all, .count = PAGE};
+	struct jm_comm c = {0};
+
+	memset(own, 7 + r->place.rank, PAGE);
+	mprotect(own, PAGE, PROT_READ);
+	r->rc = jm_comm_open(r->transport, &r->place, &c, &r->err);
+	if (!r->rc)
+		r->rc = jm_comm_run(&c, &t, &r->err);
+	r->group_is_right = all[0] == 7 && all[PAGE - 1] == 7 && all[PAGE] == 8;
+	jm_comm_close(&c);
+	munmap(all, 2 * PAGE);
+	return NULL;
+}
+
+static void what_is_gathered_in_place_is_only_read(void **transport)
+{
+	struct gang g = gang_new(*transport);
+	struct transfer_rank rank[2];
+	pthread_t thread[2];
+
+	for (int i = 0; i < 2; i++) {
+		rank[i] = (struct transfer_rank){
+			.transport = *transport, .place = place_of(&g, i, 2)};
+		assert_int_equal(pthread_create(&thread[i], NULL, gather_in_place, &rank[i]), 0);
+	}
+	for (int i = 0; i < 2; i++)
+		pthread_join(thread[i], NULL);
+	for (int i = 0; i < 2; i++) {
+		assert_ok(rank[i].rc, rank[i].err);
+		assert_true(rank[i].group_is_right);
+	}
+	gang_done(&g);
+}
+
 static void *leave_early(void *arg)
 {
 	struct transfer_rank *r = arg;
@@ -467,6 +511,7 @@ int main(void)
 		ON_BOTH(transfers_are_what_they_say),
 		ON("host", transfers_of_devices_are_what_they_say),
 		ON("nccl", transfers_of_devices_are_what_they_say),
+		ON_BOTH(what_is_gathered_in_place_is_only_read),
 		ON_BOTH(a_rank_that_left_is_named),
 		ON_BOTH(a_rank_that_never_comes_is_named),
 		ON_BOTH(ranks_that_have_come_may_take_their_time),
