@@ -44,9 +44,12 @@ static int place_words(struct jm_grouping *g)
 	return rc;
 }
 
+/* What is no number comes first, as an option that a run does not have. */
 static int by_value(const struct jm_group_value *a, const struct jm_group_value *b)
 {
-	int by_key = strcmp(a->key, b->key), by_x = jm_stat_by_value(&a->x, &b->x);
+	int by_key = strcmp(a->key, b->key), by_x = isnan(a->x) || isnan(b->x)
+							    ? isnan(b->x) - isnan(a->x)
+							    : jm_stat_by_value(&a->x, &b->x);
 
 	return by_key && by_x ? by_x : by_key;
 }

@@ -46,14 +46,15 @@ static _Atomic bool *stopped;
 static void on_stop(int number)
 {
 	atomic_store(stopped, true);
-	raise(number); /* which then has its own effect */
+	signal(number,
+		SIG_DFL); /* not by SA_RESETHAND: a second one could end it before the note */
+	raise(number);
 }
 
 /* SIGTERM may end all replicas at once; the one that listens tells its clients why. */
 static void note_stops(struct seat *own)
 {
-	const struct sigaction once = {
-		.sa_handler = on_stop, .sa_flags = SA_RESTART | (int)SA_RESETHAND};
+	const struct sigaction once = {.sa_handler = on_stop, .sa_flags = SA_RESTART};
 
 	stopped = &own->stopped;
 	sigaction(SIGTERM, &once, NULL);
