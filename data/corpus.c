@@ -53,8 +53,7 @@ static int broken(const char *name, struct jm_err *err, const char *what)
 {
 	return jm_err_set(err, JM_EFORMAT,
 		"Index %s is damaged: %s; copy it again, or make the data set again with "
-		"'joulemark "
-		"data tokenize' or Megatron's preprocess_data.",
+		"'joulemark data tokenize' or Megatron's preprocess_data.",
 		name, what);
 }
 

@@ -44,14 +44,22 @@ static int place_words(struct jm_grouping *g)
 	return rc;
 }
 
-/* What is no number comes first, as an option that a run does not have. */
+/* 0 = a run does not have this option. */
+static int rank_of(const struct jm_group_value *v)
+{
+	if (!isnan(v->x))
+		return 1;
+	return strcmp(v->key, "-") ? 2 : 0;
+}
+
 static int by_value(const struct jm_group_value *a, const struct jm_group_value *b)
 {
-	int by_key = strcmp(a->key, b->key), by_x = isnan(a->x) || isnan(b->x)
-							    ? isnan(b->x) - isnan(a->x)
-							    : jm_stat_by_value(&a->x, &b->x);
+	int by_key = strcmp(a->key, b->key), by_rank = rank_of(a) - rank_of(b),
+	    by_x = jm_stat_by_value(&a->x, &b->x);
 
-	return by_key && by_x ? by_x : by_key;
+	if (!by_key)
+		return 0;
+	return by_rank ? by_rank : by_x ? by_x : by_key;
 }
 
 static int repeat_of(const struct jm_group_case *c)

@@ -6,7 +6,7 @@
 #include "series.h"
 
 /* Series in order of appearance; in each the reference first, then by the dimensions' values:
- * numbers, then words. A word such as "default", which may stand for another number in each run,
+ * none, numbers, words. A word such as "default", which may stand for another number in each run,
  * has the least of them as its x afterwards. Returns -1 when out of memory. */
 int jm_cases_sort(struct jm_grouping *g);
 
