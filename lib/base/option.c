@@ -74,8 +74,7 @@ int jm_parse_quantity(
 	if (*end == ':')
 		return jm_err_set(err, JM_EUSAGE,
 			"'%s' is not one number; a range, where one may be given, has a step, as "
-			"in "
-			"16:64+16 or 16:4096*2.",
+			"in 16:64+16 or 16:4096*2.",
 			text);
 	list_units(unit, known, sizeof(known));
 	if (!*known)

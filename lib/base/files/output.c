@@ -236,8 +236,7 @@ int jm_output_room(const char *path, uint64_t bytes, bool again, struct jm_err *
 		return 0;
 	return jm_err_set(err, JM_EIO,
 		"Cannot write %s: it needs at least %.3g GB%s, and only %.3g GB are free on its "
-		"file "
-		"system; free some there, or name a path on another file system.",
+		"file system; free some there, or name a path on another file system.",
 		path, needed / 1e9,
 		twice ? " (an older file stays until the next one is complete)" : "", left / 1e9);
 }
