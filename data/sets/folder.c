@@ -142,7 +142,9 @@ static int add_classes(struct jm_data_set *set, struct jm_err *err)
 	free_list(list, n);
 	if (!code && !set->classes)
 		code = jm_err_set(err, JM_EFORMAT,
-			"Data set %s has no classes: it needs a folder of pictures for each class.",
+			"Data set %s has neither a folder of pictures for each class nor pictures "
+			"with captions (in metadata.jsonl, captions.json, or NAME.txt beside "
+			"NAME.jpg); name another folder, or write what is missing.",
 			f->root);
 	set->n = f->n;
 	return code;

@@ -126,6 +126,17 @@ static int find_nonfinite(struct train *s, long step, char *ret, size_t size, st
 	return found < 0 ? found : 0;
 }
 
+/* What may help where a value first became non-finite. */
+static const char *remedy(const char *where)
+{
+	if (!strncmp(where, "input", 5))
+		return "correct the data, whose values that are not finite 'joulemark data' counts";
+	if (strstr(where, jm_op_name(JM_OP_RELATIVE_L2)))
+		return "remove samples of which a field of 'outputs' is 0 everywhere, whose error "
+		       "relative to it is infinite, or give a smaller --lr";
+	return "give a smaller --lr or a --clip";
+}
+
 static int not_finite(struct train *s, const char *what, long step, struct jm_err *err)
 {
 	char where[192], scaled[96] = "";
@@ -140,10 +151,7 @@ static int not_finite(struct train *s, const char *what, long step, struct jm_er
 			s->scaler.in_a_row, s->scaler.scale);
 	return jm_err_set(err, JM_ERANGE,
 		"The %s of step %ld%s is not a number or infinite%s: %s; %s.", what, step + 1,
-		step < s->steps ? ", run again to verify," : "", scaled, where,
-		strncmp(where, "input", 5) ? "give a smaller --lr or a --clip"
-					   : "correct the data, whose values that are not finite "
-					     "'joulemark data' counts");
+		step < s->steps ? ", run again to verify," : "", scaled, where, remedy(where));
 }
 
 static int feed_part(void *arg, int micro, struct jm_err *err)
@@ -319,7 +327,7 @@ static int check_held_out(const struct train *s, const struct jm_evaluated *e, s
 		       ? 0
 		       : jm_err_set(err, JM_ERANGE,
 				 "The held-out loss after step %ld is not a number or infinite; "
-				 "give a smaller --lr or a --clip.",
+				 "give a smaller --lr or a --clip, or correct the held-out data.",
 				 s->begun);
 }
 

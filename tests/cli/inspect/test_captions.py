@@ -116,6 +116,13 @@ def test_a_caption_without_a_picture_is_an_error(tmp_path, layout):
     assert "captions without a picture: 2, the first one for a.b." in refused(tmp_path)
 
 
+@pytest.mark.parametrize("kept", [".jpg", ".txt"])
+def test_a_folder_of_only_one_side_is_said(tmp_path, kept):
+    """Pictures that no text describes, or texts alone: of either there is not one pair."""
+    (tmp_path / f"a{kept}").write_bytes(b"x")
+    assert "neither a folder of pictures for each class nor pictures with captions (in metadata.jsonl" in refused(tmp_path)
+
+
 def test_parts_are_found_and_a_bad_picture_is_counted(tmp_path):
     for part, n in (("train", 4), ("val", 2)):
         pictures(tmp_path / part, NAMES[:n])

@@ -172,6 +172,16 @@ def test_a_value_that_is_no_number_is_said(tmp_path):
     assert "was not finite before the step; correct the data" in refused("--data", path, "--batch", 2)
 
 
+def test_a_target_of_zeros_is_said(tmp_path):
+    """Its error relative to its own size is infinite, whatever the learning rate."""
+    data = samples(0)
+    data["outputs"][4, 1] = 0
+    path = write(tmp_path / "a.h5", data)
+    assert "a field of 'outputs' is 0 everywhere" in refused("--data", path, "--batch", SAMPLES)
+    held = refused("--data", write(tmp_path / "b.h5", samples(1)), "--eval-data", path, "--eval-every", 1, "--batch", SAMPLES)
+    assert "The held-out loss after step 1 is not a number or infinite" in held and "correct the held-out data" in held
+
+
 def test_other_files_and_models_are_refused(tmp_path):
     path = write(tmp_path / "a.h5", samples(0))
     cut = write(tmp_path / "cut.h5", samples(0))

@@ -132,7 +132,7 @@ def test_says_which_folder_has_the_classes(folder):
 
 def test_refuses_a_folder_without_classes(tmp_path):
     failed = show(tmp_path)
-    assert failed.returncode and "has no classes" in failed.stderr
+    assert failed.returncode and "has neither a folder of pictures for each class nor" in failed.stderr
 
 
 def test_a_path_that_is_not_there_is_named(tmp_path):
