@@ -375,8 +375,8 @@ static void print_frozen(const struct describe_plan *plan, FILE *out)
 static void print_plan(const struct describe_plan *plan, int width, FILE *out)
 {
 	const struct jm_program *p = plan->program;
-	const char *item = plan->training.model->item;
 	const char *update = jm_update_names[plan->training.adamw.kind];
+	const char *mean = plan->training.adamw.average > 0 ? ", mean" : "";
 	char state[32];
 	double n = describe_items(plan);
 
@@ -388,7 +388,7 @@ static void print_plan(const struct describe_plan *plan, int width, FILE *out)
 	describe_print(out, "parameters", (double)jm_graph_parameters(plan->graph), "");
 	print_frozen(plan, out);
 	describe_parts_print(plan, out);
-	fprintf(out, "per %s:\n", item);
+	fprintf(out, "per %s:\n", plan->training.model->item);
 	describe_print(out, "model FLOPs", plan->flops_model / n, "FLOP");
 	describe_print(out, "executed FLOPs", plan->flops_executed / n, "FLOP");
 	describe_print(out, "memory traffic", plan->bytes / n, "B");
@@ -398,7 +398,7 @@ static void print_plan(const struct describe_plan *plan, int width, FILE *out)
 	print_class(out, p, JM_CLASS_PARAM, "  parameters");
 	if (!p->gradients_move)
 		print_class(out, p, JM_CLASS_GRAD, "  gradients");
-	snprintf(state, sizeof(state), "  optimizer (%s)", update);
+	snprintf(state, sizeof(state), "  optimizer (%s)%s", update, mean);
 	print_class(out, p, JM_CLASS_OPT, state);
 	describe_print(out, "planned over a step", (double)p->arena_bytes, "B");
 	if (p->gradients_move)

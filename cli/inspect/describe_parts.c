@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "describe_parts.h"
+#include "describe_several.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -50,12 +51,13 @@ void describe_parts_print(const struct describe_plan *plan, FILE *out)
 		fprintf(out, "parts:\n");
 	for (; g->own; g++) {
 		const struct part part = count(plan, g->own);
-		char number[40];
+		char number[40], suffix[DESCRIBE_SUFFIX];
+		double size = describe_scale((double)part.bytes, "B", suffix);
 
 		snprintf(number, sizeof(number), "%lld", (long long)part.parameters);
 		jm_text_apart(number, sizeof(number));
-		fprintf(out, "  %-22s %14s parameters in %.4g GB, %s\n", part.name, number,
-			(double)part.bytes / 1e9,
+		fprintf(out, "  %-22s %14s parameters in %.4g %s, %s\n", part.name, number, size,
+			suffix,
 			!part.trained			  ? "frozen"
 			: part.trained == part.parameters ? "trained"
 							  : "trained in part");

@@ -7,7 +7,6 @@
 #include <math.h>
 #include <stdio.h>
 
-#define SUFFIX 16 /* bytes of a prefix and its unit */
 
 int64_t describe_least_batch(char *const *name, int n)
 {
@@ -30,23 +29,22 @@ double describe_items(const struct describe_plan *plan)
 	       jm_program_micro_steps(plan->program) / jm_graph_tp(plan->graph);
 }
 
-/* 25.56 and "M", 24.5 and "GFLOP". */
-static double scale(double value, const char *unit, char suffix[SUFFIX])
+double describe_scale(double value, const char *unit, char suffix[DESCRIBE_SUFFIX])
 {
 	const char *prefix = *unit ? " kMGTPE" : " kMBT";
 	size_t i = 0;
 
 	for (; value >= 1000 && prefix[i + 1]; i++)
 		value /= 1000;
-	snprintf(suffix, SUFFIX, "%c%s", prefix[i], unit);
+	snprintf(suffix, DESCRIBE_SUFFIX, "%c%s", prefix[i], unit);
 	return value;
 }
 
 void describe_print(FILE *out, const char *what, double value, const char *unit)
 {
-	char suffix[SUFFIX];
+	char suffix[DESCRIBE_SUFFIX];
 
-	value = scale(value, unit, suffix);
+	value = describe_scale(value, unit, suffix);
 	fprintf(out, "  %-28s %8.4g %s\n", what, value, suffix);
 }
 
@@ -151,12 +149,12 @@ static int set_column(
 	const struct describe_plan *plan, int column, struct jm_grid *grid, struct jm_err *err)
 {
 	int code = jm_grid_set(grid, -1, column, err, "%s", plan->name);
-	char suffix[SUFFIX];
+	char suffix[DESCRIBE_SUFFIX];
 
 	if (!code)
 		code = set_item(plan, column, grid, err);
 	for (int i = 0; i < N_ROWS && !code; i++) {
-		double value = scale(rows[i].figure(plan), rows[i].unit, suffix);
+		double value = describe_scale(rows[i].figure(plan), rows[i].unit, suffix);
 
 		if (isnan(value))
 			code = jm_grid_set(grid, ITEM_ROWS + i, column, err, "-");

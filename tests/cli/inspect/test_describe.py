@@ -216,6 +216,14 @@ def test_llava_is_a_frozen_clip_a_projector_and_a_llama(model, projector, llama)
     assert of("--dp", 2, "--precision", "bf16")[1] == parts
 
 
+def test_memory_of_parts_and_of_the_mean_has_a_unit_that_fits():
+    """Matrices of frozen parts have the type of products, and what one part has is said in MB, of the whole network in GB."""
+    out = jm("describe", "sd2", "--precision", "bf16", "--ema", "0.9999", "--device", "ref").stdout
+    assert re.search(r"^  vae +34,163,664 parameters in 68\.38 MB, frozen$", out, re.M)
+    assert re.search(r"^  unet +865,910,724 parameters in 3\.464 GB, trained$", out, re.M)
+    assert re.search(r"^    optimizer \(adamw\), mean +10\.39 GB$", out, re.M)  # two moments and the mean, of 4 bytes
+
+
 @pytest.mark.parametrize("names", ["conv_in.*", "down_blocks.*"])
 def test_names_of_weight_files_freeze_as_own_names_do(names):
     """Also of parameters that are called alike in both, such as convolutions."""
