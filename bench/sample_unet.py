@@ -24,7 +24,7 @@ from PIL import Image
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE / "gpu"), str(HERE.parent / "tests/kit")]
 if not hasattr(F, "scaled_dot_product_attention"):  # before PyTorch 2
-    F.scaled_dot_product_attention = lambda q, k, v: torch.softmax(q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5, -1) @ v
+    F.scaled_dot_product_attention = lambda q, k, v, is_causal: torch.softmax(q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5, -1) @ v
 
 import unet_torch  # noqa: E402
 import weights_files  # noqa: E402

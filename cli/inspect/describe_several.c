@@ -7,7 +7,6 @@
 #include <math.h>
 #include <stdio.h>
 
-
 int64_t describe_least_batch(char *const *name, int n)
 {
 	const struct jm_preset *preset;

@@ -3,12 +3,17 @@
 run unet --data DIR: a small U-Net learns one batch by heart, a picture under different noise, and draws that picture from noise alone.
 The noise that it finds, and the sampler that draws by it, are computed here by NumPy with the saved weights.
 """
+import os
+import re
+import subprocess
+import sys
+
 import numpy
 import pytest
 from PIL import Image
 
 import weights_files
-from jm import jm
+from jm import BIN, SOURCE, jm
 from noise_net import Network, noisy, parted, sample
 
 SIDE, HEAD, GROUPS, WORDS, WIDTH, BATCH = 8, 8, 4, 1, 8, 4
@@ -76,3 +81,13 @@ def test_a_batch_is_learnt_and_drawn_from_noise(tmp_path, shuffled):
     gains, (own, others) = before / errors(network), drawn(network)
     learnt = gains.min() > 3 and (own < others).all() and own.mean() < 70
     assert learnt != shuffled, (gains, own, others)
+
+
+def test_pictures_are_drawn_before_and_after_a_training(tmp_path):
+    """By the script that the documentation names."""
+    pytest.importorskip("torch", reason="python3-torch is not installed: bench/sample_unet.py draws by it")
+    done = subprocess.run([sys.executable, SOURCE / "bench/sample_unet.py", tmp_path / "drawn.png", "60"], check=False, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=300, env={**os.environ, "JM_BIN": str(BIN)})
+    assert done.returncode == 0, done.stderr
+    before, after = map(float, re.search(r"picture: ([\d.]+) before, ([\d.]+) after 60 steps", done.stdout).groups())
+    assert after < 0.9 * before and Image.open(tmp_path / "drawn.png").size == (8 * 8 * 8, 3 * 8 * 8)
