@@ -69,6 +69,9 @@ static const struct jm_key signal_keys[] = {
 	{NUMBER("min", JM_KEY_NULL), .meaning = "the smallest reading; in the unit"},
 	{NUMBER("max", JM_KEY_NULL), .meaning = "the largest reading; in the unit"},
 	{NUMBER("last", JM_KEY_NULL), .meaning = "the last reading; in the unit"},
+	{INTEGER("bits", JM_KEY_OPTIONAL), .min = 0, .max = 255,
+		.meaning = "of throttle: the bits that any reading had, or-ed: 1 = the power cap, "
+			   "2 = heat, 4 = the external power brake, 8 = other reasons"},
 	{POSITIVE("increase", JM_KEY_NULL | JM_KEY_OPTIONAL),
 		.meaning = "of a counter of seconds, as power-cap-time: what it counted between "
 			   "the reading before the phase and the last in it; null for other "

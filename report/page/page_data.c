@@ -212,6 +212,27 @@ struct telemetry {
 	double reasons; /* other reasons for lower clocks, or-ed (enum jm_throttle) */
 };
 
+/* The bits that any reading had; of records without them those of the largest reading; -1: there is
+ * no reading. */
+static int throttle_bits(const json_t *signal)
+{
+	const char *key = json_object_get(signal, "bits") ? "bits" : "max";
+	double bits = jm_json_real_of(signal, key);
+
+	return bits >= 0 && bits < 256 ? (int)bits : -1;
+}
+
+static void add_throttle(struct telemetry *t, const json_t *signal)
+{
+	int bits = throttle_bits(signal), other = bits & ~JM_THROTTLE_POWER_CAP;
+
+	if (bits < 0)
+		return;
+	if (!other)
+		jm_known_mean_add(&t->throttled, jm_json_real_of(signal, "mean"));
+	t->reasons = (double)((isnan(t->reasons) ? 0 : (int)t->reasons) | other);
+}
+
 static void add_signal(struct telemetry *t, const json_t *signal)
 {
 	const char *quantity = jm_json_text(signal, "quantity");
@@ -223,12 +244,8 @@ static void add_signal(struct telemetry *t, const json_t *signal)
 		jm_known_mean_add(&t->memory_clock, mean);
 	} else if (!strcmp(quantity, "temperature")) {
 		t->celsius = fmax(t->celsius, max);
-	} else if (!strcmp(quantity, "throttle") && max >= 0 && max < 256) {
-		int other = (int)max & ~JM_THROTTLE_POWER_CAP;
-
-		if (!other)
-			jm_known_mean_add(&t->throttled, mean);
-		t->reasons = (double)((isnan(t->reasons) ? 0 : (int)t->reasons) | other);
+	} else if (!strcmp(quantity, "throttle")) {
+		add_throttle(t, signal);
 	}
 }
 

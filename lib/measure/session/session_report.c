@@ -121,6 +121,8 @@ static json_t *signal_json(
 	jm_json_set_number(&json, "min", f.min);
 	jm_json_set_number(&json, "max", f.max);
 	jm_json_set_number(&json, "last", f.last);
+	if (signal->quantity == JM_Q_THROTTLE && !isnan(f.max))
+		jm_json_set_int(&json, "bits", f.bits);
 	jm_json_set_number(&json, "increase", increase(signal, &f));
 	jm_json_set_int(&json, "samples", f.samples);
 	return json;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The report of a session when memory runs out while it is made. */
+/* The report of a session: when memory runs out while it is made, and the bits of a signal. */
 #include "kit/test.h"
 #include "base/clock.h"
 #include "base/ctx.h"
@@ -63,7 +63,68 @@ static const struct jm_source circumstances = {.name = "circumstances",
 	.read = read_source,
 	.close = close_source};
 
-/* ---- the test ---- */
+/* ---- one whose clocks are held back by heat for a second, then by the power brake ---- */
+
+static int open_throttled(struct jm_ctx *ctx, const struct jm_values *options,
+	struct jm_meters *set, void **ret_state, struct jm_err *err)
+{
+	(void)options;
+	source_ctx = ctx;
+	*ret_state = &source_ctx;
+	return add(set, "gpu", JM_SCOPE_GPU, JM_Q_THROTTLE, err);
+}
+
+static int read_throttled(void *state, struct jm_sink *sink, struct jm_err *err)
+{
+	int64_t now = jm_ctx_now(source_ctx);
+
+	(void)state;
+	(void)err;
+	jm_give(sink, 0, now < JM_SECOND ? JM_THROTTLE_THERMAL : JM_THROTTLE_POWER_BRAKE, now);
+	return 0;
+}
+
+static const struct jm_source throttled = {.name = "throttled",
+	.summary = "a toy",
+	.options = no_options,
+	.origin = JM_MEASURED,
+	.open = open_throttled,
+	.read = read_throttled,
+	.close = close_source};
+
+/* ---- the tests ---- */
+
+/* The bits of a phase are those of all its readings, not of the largest one. */
+static void bits_of_all_readings_are_reported(void **state)
+{
+	static const char *const names[] = {"throttled", NULL};
+	static const struct jm_source *const table[] = {&throttled, NULL};
+	struct jm_ctx ctx = {.clock = jm_clock_new_simulated(0)};
+	struct jm_session_options o = {.sources = names, .table = table};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_session *s;
+	struct jm_sleeper me;
+	json_t *report, *signal;
+	int phase;
+
+	(void)state;
+	assert_ok(jm_session_open(&ctx, &o, &s, &err), err);
+	jm_sleeper_init(&me, ctx.clock);
+	assert_ok(jm_session_start(s, &err), err);
+	phase = jm_session_begin(s, "command", 0, &err);
+	jm_sleep_until(&me, 2 * JM_SECOND);
+	jm_session_announce_stop(s);
+	jm_sleeper_done(&me);
+	assert_ok(jm_session_stop(s, &err), err);
+	report = jm_session_report(s, phase, &err);
+	signal = json_array_get(
+		json_object_get(json_array_get(json_object_get(report, "meters"), 0), "signals"),
+		0);
+	assert_int_equal(json_integer_value(json_object_get(signal, "bits")), 2 | 4);
+	json_decref(report);
+	jm_session_close(s);
+	jm_clock_free(ctx.clock);
+}
 
 static int until_it_fails; /* allocations */
 
@@ -120,6 +181,7 @@ static void a_report_is_whole_or_an_error(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(bits_of_all_readings_are_reported),
 		cmocka_unit_test(a_report_is_whole_or_an_error),
 	};
 
