@@ -138,7 +138,7 @@ static json_t *notes_of(const struct jm_training *t, const struct jm_checkpoint 
 	jm_json_set_text(&notes, "model", t->model->name);
 	jm_json_set_text(&notes, "optimizer", jm_update_names[t->adamw.kind]);
 	jm_json_set(&notes, "step", number(c->step));
-	jm_json_set(&notes, "updates", number(c->updates));
+	jm_json_set(&notes, "updates", number(c->scaler.updates));
 	jm_json_set(&notes, "batches", number(c->batches));
 	jm_json_set(&notes, "seed", json_sprintf("%" PRIu64, c->seed));
 	jm_json_set(&notes, "samples_per_step", number(c->samples));
@@ -147,6 +147,10 @@ static json_t *notes_of(const struct jm_training *t, const struct jm_checkpoint 
 	jm_json_set(&notes, "scale_good", number(c->scaler.good));
 	jm_json_set(&notes, "scale_skipped", number(c->scaler.skipped));
 	jm_json_set(&notes, "scale_in_a_row", number(c->scaler.in_a_row));
+	if (c->scaler.n_late) {
+		jm_json_set(&notes, "late_scale", json_sprintf("%a", c->scaler.late[0].scale));
+		jm_json_set(&notes, "late_finite", number(c->scaler.late[0].finite));
+	}
 	return notes;
 }
 
@@ -158,6 +162,26 @@ static bool get(const struct jm_safetensors *s, const char *key, int64_t *ret)
 
 	*ret = text ? strtoll(text, &end, 10) : -1;
 	return text && end != text && !*end && *ret >= 0 && *ret <= COUNT_MOST;
+}
+
+static bool is_scale(double x)
+{
+	return x >= 1 && x <= JM_SCALER_MOST;
+}
+
+/* The outcome of the last step that was not heeded yet, if there is one. */
+static bool get_late(const struct jm_safetensors *s, long step, struct jm_scaler *ret)
+{
+	const char *scale = jm_safetensors_note(s, "late_scale");
+	int64_t finite;
+
+	ret->n_late = 0;
+	if (!scale)
+		return true;
+	if (!get(s, "late_finite", &finite))
+		return false;
+	ret->late[ret->n_late++] = (struct jm_outcome){step - 1, strtod(scale, NULL), finite};
+	return step > 0 && is_scale(ret->late[0].scale);
 }
 
 static bool get_counters(const struct jm_safetensors *s, struct jm_checkpoint *c)
@@ -173,15 +197,15 @@ static bool get_counters(const struct jm_safetensors *s, struct jm_checkpoint *c
 		!get(s, "scale_in_a_row", &in_a_row) || !scale || !seed)
 		return false;
 	c->step = (long)step;
-	c->updates = (long)updates;
+	c->scaler.updates = (long)updates;
 	c->scaler.good = (long)good;
 	c->scaler.skipped = (long)skipped;
 	c->scaler.in_a_row = (long)in_a_row;
 	c->scaler.scale = strtod(scale, NULL);
 	c->seed = strtoull(seed, NULL, 10);
 	c->data = data ? strtoull(data, NULL, 16) : c->data;
-	return c->scaler.scale >= 1 && c->scaler.scale <= JM_SCALER_MOST && updates <= step &&
-	       step <= STEPS_MOST;
+	return is_scale(c->scaler.scale) && updates <= step && step <= STEPS_MOST &&
+	       get_late(s, c->step, &c->scaler);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */

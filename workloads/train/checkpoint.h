@@ -15,10 +15,9 @@
 #include "scaler.h"
 
 struct jm_checkpoint {
-	long step;	 /* steps done */
-	long updates;	 /* of them not skipped */
-	int64_t batches; /* that norms have counted */
-	struct jm_scaler scaler;
+	long step;		 /* steps done */
+	int64_t batches;	 /* that norms have counted */
+	struct jm_scaler scaler; /* at most the outcome of the last step is late */
 	/* what the numbers of steps mean: of another one they would name other samples */
 	uint64_t seed;
 	int64_t samples; /* of a step, of all ranks */

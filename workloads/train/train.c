@@ -74,19 +74,30 @@ static void set_few(struct train *s, const struct jm_tensor *t, const double *va
  * Until an update is known not to have been skipped, the mean begins anew. */
 static double weight_in_mean(const struct train *s, long t)
 {
-	return t == 1 || (s->scaler.dynamic && !s->updates)
+	return t == 1 || (s->scaler.dynamic && !s->scaler.updates)
 		       ? 1
 		       : fmax(1 - s->training.adamw.average, 9.0 / (9.0 + (double)t));
 }
 
-/*
- * The learning rate and the bias corrections of Adam at update t = 1, 2..., and the loss scale. A
- * step that is under way counts as an update: whether it was skipped is known one step later.
- */
+/* Is a step begun before the outcome of the one before it is known? */
+static bool is_late(const struct train *s)
+{
+	return jm_work_world(s->work) > 1 || jm_device_is_async(&s->device);
+}
+
+/* The update t = 1, 2... of the step that begins. A step counts as one until the scale heeds its
+ * outcome: whether it was skipped may be known one step later only. */
+static long next_update(struct train *s)
+{
+	jm_scaler_heed(&s->scaler, s->begun - is_late(s));
+	return s->scaler.updates + s->scaler.n_late + s->begun - s->steps + 1;
+}
+
+/* The learning rate and the bias corrections of Adam, and the loss scale. */
 static int feed_settings(struct train *s, struct jm_err *err)
 {
 	bool sgd = s->training.adamw.kind == JM_UPDATE_SGD;
-	long t = s->updates + s->begun - s->steps + 1;
+	long t = next_update(s);
 	double lr = jm_lr_at(&s->schedule, t - 1);
 	double now[FEW] = {lr};
 	double scale[FEW] = {s->scaler.scale, 1 / s->scaler.scale};
@@ -139,16 +150,17 @@ static const char *remedy(const char *where)
 
 static int not_finite(struct train *s, const char *what, long step, struct jm_err *err)
 {
+	const struct jm_scaler known = jm_scaler_known(s->scaler);
 	char where[192], scaled[96] = "";
 	int code = find_nonfinite(s, step, where, sizeof(where), err);
 
 	if (code)
 		return code;
-	if (s->scaler.in_a_row)
+	if (known.in_a_row)
 		snprintf(scaled, sizeof(scaled),
 			", and so were those of the %ld steps before it, down to a loss scale of "
 			"%g",
-			s->scaler.in_a_row, s->scaler.scale);
+			known.in_a_row, known.scale);
 	return jm_err_set(err, JM_ERANGE,
 		"The %s of step %ld%s is not a number or infinite%s: %s; %s.", what, step + 1,
 		step < s->steps ? ", run again to verify," : "", scaled, where, remedy(where));
@@ -203,22 +215,18 @@ static int judge(struct train *s, const struct jm_result *r, struct jm_err *err)
 		return not_finite(s, "loss", r->step, err);
 	if (!isfinite(r->norm) && !jm_scaler_forgives(&s->scaler))
 		return not_finite(s, "gradient", r->step, err);
-	jm_scaler_step(&s->scaler, r->scale, isfinite(r->norm));
-	s->updates += isfinite(r->norm);
+	jm_scaler_add(&s->scaler, (struct jm_outcome){r->step, r->scale, isfinite(r->norm)});
 	return 0;
 }
 
-/*
- * The loss of a step is the mean over the ranks. They have to ask for it at the same places, so
- * none looks whether its own device is done already. A dynamic loss scale follows from results at
- * fixed places as well; otherwise the bits would depend on the speed of the host.
- */
+/* The loss of a step is the mean over the ranks. They have to ask for it at the same places, so none
+ * looks whether its own device is done already. */
 static int take_result(struct train *s, bool wait, struct jm_result *ret, struct jm_err *err)
 {
 	int world = jm_work_world(s->work), code;
 	double loss[2];
 
-	if ((world > 1 || (s->scaler.dynamic && jm_device_is_async(&s->device))) && !wait)
+	if (world > 1 && !wait)
 		return 0;
 	code = jm_results_take(&s->results, wait, ret, err);
 	if (code <= 0 || world < 2)
@@ -429,18 +437,18 @@ static void keep_profile(struct train *s)
 
 static void keep_scale(struct train *s)
 {
-	const struct jm_scaler *c = &s->scaler;
+	const struct jm_scaler c = jm_scaler_known(s->scaler);
 	size_t n = strlen(s->work->detail);
 
 	if (!s->scale)
 		return;
-	if (c->dynamic)
+	if (c.dynamic)
 		snprintf(s->work->detail + n, sizeof(s->work->detail) - n,
-			"; %ld steps skipped, loss scale %g", c->skipped, c->scale);
+			"; %ld steps skipped, loss scale %g", c.skipped, c.scale);
 	if (s->work->more)
 		json_object_set_new(s->work->more, "loss_scale",
-			json_pack("{s:b, s:f, s:f, s:I}", "dynamic", c->dynamic, "first", c->start,
-				"last", c->scale, "steps_skipped", (json_int_t)c->skipped));
+			json_pack("{s:b, s:f, s:f, s:I}", "dynamic", c.dynamic, "first", c.start,
+				"last", c.scale, "steps_skipped", (json_int_t)c.skipped));
 }
 
 /* What is not reached is said, and has neither steps nor seconds. */

@@ -96,7 +96,6 @@ struct train {
 	long begun;    /* steps, with these */
 	long now_step; /* that is being queued, with stages */
 	long steps;    /* of them done */
-	long updates;  /* of these not skipped */
 	double loss_first;
 	double loss_begin; /* of the first micro-steps of the first step */
 };

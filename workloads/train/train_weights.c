@@ -90,10 +90,12 @@ static int64_t batches(const struct train *s)
 /* What the numbers of steps mean in this run. */
 static struct jm_checkpoint counters_of(const struct train *s)
 {
+	struct jm_scaler scaler = s->scaler;
+
+	jm_scaler_heed(&scaler, s->begun - 1);
 	return (struct jm_checkpoint){.step = s->begun,
-		.updates = s->updates,
 		.batches = batches(s),
-		.scaler = s->scaler,
+		.scaler = scaler,
 		.seed = s->work->seed,
 		.data = s->data_digest,
 		.samples =
@@ -110,7 +112,6 @@ static int go_on(struct train *s, struct jm_err *err)
 	if (code)
 		return code;
 	s->first = s->begun = s->steps = found.step;
-	s->updates = found.updates;
 	s->scaler = found.scaler;
 	w->batches = found.batches;
 	jm_log(s->work->ctx, JM_INFO, "Continues behind step %ld of checkpoint %s.", s->first,
