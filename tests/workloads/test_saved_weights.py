@@ -152,6 +152,18 @@ def test_a_file_that_is_damaged_or_absent_is_refused(saved, tmp_path):
     assert str(tmp_path / "no") in run("--steps", 1, "--save", tmp_path / "no" / "net", status=FAILED)["reason"]
 
 
+@pytest.mark.parametrize("option", ["--save", "--checkpoint"])
+@pytest.mark.parametrize("name", ["-", "/dev/stdout"])
+def test_no_binary_data_come_between_the_results(option, name, tmp_path):
+    """But to a file that is called so, and to a device."""
+    done = jm("run", *RESNET, "--classes", 5, "--steps", 1, option, name, cwd=tmp_path)
+    said = " ".join(done.stdout.split())
+    assert done.returncode == FAILED and "metadata" not in done.stdout
+    assert f"{option} {name} names what the results and messages of this run go to; name a file" in said
+    for file in (f"./{name}" if name == "-" else "/dev/null",):
+        assert run("--classes", 5, "--steps", 1, option, file, cwd=tmp_path)["status"] == "ok"
+
+
 def test_a_full_disk_keeps_the_old_file(saved, tmp_path):
     file = tmp_path / "net.safetensors"
     before = saved[0].read_bytes()

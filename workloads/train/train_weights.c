@@ -38,6 +38,30 @@ static int look_for(const char *checkpoint, struct jm_err *err)
 		checkpoint);
 }
 
+/* Tables and messages would be among its bytes. */
+static int refuse_own_output(const char *option, const char *path, struct jm_err *err)
+{
+	if (!path || !jm_output_is_ours(path))
+		return 0;
+	return jm_err_set(err, JM_EUSAGE,
+		"%s %s names what the results and messages of this run go to; name a file%s.",
+		option, path, strcmp(path, "-") ? "" : ", or ./- for one of that name");
+}
+
+/* Is there a place for each file that the run is to write? */
+static int try_files(const struct jm_train_weights *w, struct jm_err *err)
+{
+	int code = refuse_own_output("--save", w->save, err);
+
+	if (!code)
+		code = refuse_own_output("--checkpoint", w->checkpoint, err);
+	if (!code && w->save)
+		code = jm_weights_try(w->save, err);
+	if (!code && w->checkpoint)
+		code = jm_output_try(w->checkpoint, err);
+	return code;
+}
+
 int jm_train_weights_open(struct train *s, struct jm_err *err)
 {
 	struct jm_train_weights *w = &s->weights;
@@ -58,11 +82,7 @@ int jm_train_weights_open(struct train *s, struct jm_err *err)
 			"--save and --checkpoint name one file, %s, which can have only one of "
 			"both; give them different names.",
 			w->save);
-	if (!code && w->save && !s->work->rank)
-		code = jm_weights_try(w->save, err);
-	if (!code && w->checkpoint && !s->work->rank)
-		code = jm_output_try(w->checkpoint, err);
-	return code;
+	return code || s->work->rank ? code : try_files(w, err);
 }
 
 /* The log and the record say what the run begins with. */

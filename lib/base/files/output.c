@@ -43,6 +43,14 @@ static int our_fd(const struct stat *st)
 	return -1;
 }
 
+bool jm_output_is_ours(const char *path)
+{
+	struct stat st;
+	int fd = stat(path, &st) ? -1 : our_fd(&st);
+
+	return !strcmp(path, "-") || (fd >= 0 && (!S_ISCHR(st.st_mode) || isatty(fd)));
+}
+
 /* A device, a pipe and our own output are written in place; anything else is replaced by a new
  * file. */
 static bool in_place(const char *path)
