@@ -107,6 +107,17 @@ def test_of_an_older_file_and_shards_all_readers_take_the_same(tmp_path):
         numpy.testing.assert_allclose(values(tensor), values(read(old)[name]), rtol=0, atol=1e-7, err_msg=name)
 
 
+def test_a_run_that_saves_nothing_leaves_no_folder(tmp_path):
+    """Of those above it, too, what it has made; a folder that was there, or has a file in it, stays."""
+    (tmp_path / "there").mkdir()
+    for more in (("--freeze", "*"), ("--checkpoint", tmp_path / "none/c")):
+        for name in ("new/", "there/new/newer/", "there/"):
+            refused("run", "llama", *DIMS, *TRAIN, *more, "--save", f"{tmp_path}/{name}")
+            assert list(tmp_path.rglob("*")) == [tmp_path / "there"]
+    one("run", "llama", *DIMS, *TRAIN, "--save", f"{tmp_path}/new/", "--checkpoint", tmp_path / "new/c", "--checkpoint-every", 1)
+    assert {file.name for file in (tmp_path / "new").iterdir()} == {"config.json", "model.safetensors", "c"}
+
+
 def test_a_folder_that_cannot_be_written_is_said_before_the_run(tmp_path):
     (tmp_path / "file").write_text("")
     said = refused("run", "llama", *DIMS, *TRAIN, "--save", f"{tmp_path}/file/net/")

@@ -34,8 +34,9 @@ struct train_given {
 struct jm_train_weights {
 	struct jm_safetensors from; /* zeroed = it starts from random values */
 	struct jm_weights_loaded found;
-	const char *save;		/* NULL = nothing is saved */
-	double shard;			/* GB of a file of a folder at most */
+	const char *save; /* NULL = nothing is saved */
+	size_t made;  /* the topmost folder of `save` that the run made (jm_output_folder_new) */
+	double shard; /* GB of a file of a folder at most */
 	const char *checkpoint, *go_on; /* files of --checkpoint and --continue; NULL = none */
 	long every;			/* steps between two checkpoints; 0 = one at the end */
 	long written;			/* the step after which one was written last; 0 = none */

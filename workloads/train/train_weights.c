@@ -49,14 +49,16 @@ static int refuse_own_output(const char *option, const char *path, struct jm_err
 }
 
 /* Is there a place for each file that the run is to write? */
-static int try_files(const struct jm_train_weights *w, struct jm_err *err)
+static int try_files(struct jm_train_weights *w, struct jm_err *err)
 {
 	int code = refuse_own_output("--save", w->save, err);
 
 	if (!code)
 		code = refuse_own_output("--checkpoint", w->checkpoint, err);
-	if (!code && w->save)
+	if (!code && w->save) {
+		w->made = jm_output_folder_new(w->save);
 		code = jm_weights_try(w->save, err);
+	}
 	if (!code && w->checkpoint)
 		code = jm_output_try(w->checkpoint, err);
 	return code;
@@ -262,4 +264,6 @@ int jm_train_weights_finish(struct train *s, struct jm_err *err)
 void jm_train_weights_close(struct jm_train_weights *w)
 {
 	jm_safetensors_close(&w->from);
+	if (w->made)
+		jm_output_folder_drop(w->save, w->made); /* of a run that saved nothing */
 }

@@ -478,3 +478,31 @@ int jm_output_folder(const char *path, struct jm_err *err)
 		return cannot(path, ENOTDIR, err);
 	return 0;
 }
+
+size_t jm_output_folder_new(const char *path)
+{
+	size_t all = strlen(path);
+	char part[PATH_MAX];
+
+	for (size_t n = 1; n <= all && n < sizeof(part); n++) {
+		if (path[n] && path[n] != '/')
+			continue;
+		snprintf(part, sizeof(part), "%.*s", (int)n, path);
+		if (access(part, F_OK) && errno == ENOENT)
+			return n;
+	}
+	return 0;
+}
+
+void jm_output_folder_drop(const char *path, size_t topmost)
+{
+	char part[PATH_MAX];
+
+	for (size_t n = topmost ? strlen(path) : 0; n >= topmost && n; n--) {
+		if (path[n] && path[n] != '/')
+			continue;
+		snprintf(part, sizeof(part), "%.*s", (int)n, path);
+		if (rmdir(part) && errno != ENOENT)
+			return;
+	}
+}

@@ -43,5 +43,9 @@ int jm_output_json_beside(
 int jm_output_text(const char *path, const char *text, struct jm_err *err);
 /* Makes the folder and those above it. */
 int jm_output_folder(const char *path, struct jm_err *err);
+/* Of these the topmost that is not there yet: the length of its name in the path; 0 = all are. */
+size_t jm_output_folder_new(const char *path);
+/* Removes the folder and those above it up to this one, as far as they are empty. */
+void jm_output_folder_drop(const char *path, size_t topmost);
 
 #endif
