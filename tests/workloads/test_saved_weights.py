@@ -203,23 +203,48 @@ CAN_MOUNT = shutil.which("unshare") and not subprocess.run(["unshare", "-m", "mo
                                                           capture_output=True, check=False).returncode
 
 
+def on_small_disk(folder, mib, *runs):
+    """The record of the last of these runs, in turn on one new file system of that size; SMALL is a folder of it."""
+    small, record = folder / "small", folder / "record.json"
+    small.mkdir()
+    lines = [f"mount -t tmpfs -o size={mib}m none {small}"]
+    for words in runs:
+        words = (BIN, "run", *RESNET, "--classes", 50_000, "--steps", 2, *words.split(), "--json", record)
+        lines.append(" ".join(str(word).replace("SMALL", str(small)) for word in words))
+    subprocess.run(["unshare", "-m", "sh", "-c", "; ".join(lines)], capture_output=True, check=False)
+    return small, json.loads(record.read_text())
+
+
 @pytest.mark.skipif(not CAN_MOUNT, reason="needs the right to mount")
 @pytest.mark.parametrize("option, mib, fits", [("--save", 5, False), ("--save", 8, True),
                                                ("--checkpoint", 15, False), ("--checkpoint", 24, True),
                                                ("--checkpoint-every=1 --checkpoint", 24, False), ("--checkpoint-every=1 --checkpoint", 42, True)])
 def test_a_disk_without_room_shows_before_the_first_step(tmp_path, option, mib, fits):
     """The last layer alone has 50,000 x 33 parameters: 6.6 MB, and with both moments 19.8 MB, twice with --checkpoint-every."""
-    small, record = tmp_path / "small", tmp_path / "record.json"
-    small.mkdir()
-    words = [str(w) for w in (*RESNET, "--classes", 50_000, "--steps", 2, *option.split(), small / "net", "--json", record)]
-    subprocess.run(["unshare", "-m", "sh", "-c", f"mount -t tmpfs -o size={mib}m none {small} && exec \"$@\"", "sh", BIN, "run", *words],
-                   capture_output=True, check=False)
-    found = json.loads(record.read_text())
+    small, found = on_small_disk(tmp_path, mib, f"{option} SMALL/net")
     if fits:
         assert found["status"] == "ok", found["reason"]
     else:
         assert found["reason"].startswith(f"Cannot write {small}/net: it needs at least 0.0") and found["steps"] == 0
         assert float(found["reason"].split()[7]) * 1e9 >= (4 if option == "--save" else 12) * 50_000 * 33
+
+
+@pytest.mark.skipif(not CAN_MOUNT, reason="needs the right to mount")
+@pytest.mark.parametrize("mib, runs, fits", [
+    (24, ["--save SMALL/w --checkpoint SMALL/c"], False), (24, ["--save SMALL/w/ --checkpoint SMALL/c"], False),
+    (32, ["--save SMALL/w --checkpoint SMALL/c"], True),
+    (24, ["--save FOLDER/w --checkpoint SMALL/c"], True),  # on two file systems
+    (32, ["--save SMALL/w", "--save SMALL/w --checkpoint SMALL/c"], True),  # each old file is replaced before the next is written
+    (32, ["--save SMALL/w/", "--save SMALL/w/ --checkpoint SMALL/c"], True),
+    (30, ["--save SMALL/v", "--save SMALL/w --checkpoint SMALL/c"], False)])
+def test_a_disk_has_room_for_both_files_together(tmp_path, mib, runs, fits):
+    """Weights of 6.6 MB and a checkpoint of 19.8 MB."""
+    small, found = on_small_disk(tmp_path, mib, *(words.replace("FOLDER", str(tmp_path)) for words in runs))
+    if fits:
+        assert found["status"] == "ok", found["reason"]
+    else:
+        assert re.match(rf"Cannot write {small}/c: it needs at least 0.02\d* GB with {small}/w/?, which", found["reason"]), found["reason"]
+        assert found["steps"] == 0
 
 
 FREEZE = "conv1*,bn1*,layer*"

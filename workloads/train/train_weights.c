@@ -171,15 +171,20 @@ static uint64_t bytes_of(const struct train *s, bool all)
 static int check_room(const struct train *s, struct jm_err *err)
 {
 	const struct jm_train_weights *w = &s->weights;
-	int code = 0;
+	const struct jm_output_write save = {w->save, bytes_of(s, false)};
+	const struct jm_output_write checkpoint = {w->checkpoint, bytes_of(s, true)};
+	struct jm_output_write all[3];
+	int n = 0;
 
 	if (s->work->rank)
 		return 0;
+	for (int i = 0; i < 2 && w->every; i++)
+		all[n++] = checkpoint;
 	if (w->save)
-		code = jm_output_room(w->save, bytes_of(s, false), false, err);
-	if (!code && w->checkpoint)
-		code = jm_output_room(w->checkpoint, bytes_of(s, true), w->every > 0, err);
-	return code;
+		all[n++] = save;
+	if (w->checkpoint && !w->every)
+		all[n++] = checkpoint;
+	return jm_output_room(all, n, err);
 }
 
 int jm_train_weights_start(struct train *s, struct jm_err *err)

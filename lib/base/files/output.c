@@ -3,6 +3,7 @@
 
 #include "store_file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -224,29 +225,100 @@ static int put_in_place(struct beside *b)
 	return !e && rename(b->temporary, b->real) ? errno : e;
 }
 
-int jm_output_room(const char *path, uint64_t bytes, bool again, struct jm_err *err)
+/* Bytes of the file, or of the files of the folder; 0 = there is none. */
+static double size_at(const char *path)
+{
+	struct stat st;
+	struct dirent *entry;
+	double sum = 0;
+	DIR *dir;
+
+	if (!is_folder(path))
+		return stat(path, &st) ? 0 : (double)st.st_size;
+	dir = opendir(path);
+	while (dir && (entry = readdir(dir)))
+		if (!fstatat(dirfd(dir), entry->d_name, &st, 0) && S_ISREG(st.st_mode))
+			sum += (double)st.st_size;
+	if (dir)
+		closedir(dir);
+	return sum;
+}
+
+/* The file system of the path; false: none is known, or it is no file. */
+static bool file_system_of(const char *path, struct statvfs *ret, dev_t *ret_id)
 {
 	char file[PATH_MAX], folder[PATH_MAX];
-	struct statvfs fs;
-	double left, needed;
-	bool twice;
+	struct stat st;
 
 	if (!strcmp(path, "-") || (in_place(path) && !is_folder(path)))
-		return 0;
+		return false;
 	real_file(path, file);
 	folder_of(file, folder);
-	if (statvfs(is_folder(path) ? path : folder, &fs) || !fs.f_blocks)
+	if (is_folder(path))
+		snprintf(folder, sizeof(folder), "%s", path);
+	if (statvfs(folder, ret) || !ret->f_blocks || stat(folder, &st))
+		return false;
+	*ret_id = st.st_dev;
+	return true;
+}
+
+/* More than now, by the writes before this one on its file system. ret_other: another path of
+ * them, or NULL; ret_twice: is its own one of them? */
+static double used_before(
+	const struct jm_output_write *all, int i, dev_t id, const char **ret_other, bool *ret_twice)
+{
+	double used = 0;
+
+	*ret_other = NULL;
+	*ret_twice = false;
+	for (int k = 0; k < i; k++) {
+		double old = size_at(all[k].path);
+		struct statvfs fs;
+		dev_t of;
+
+		if (!file_system_of(all[k].path, &fs, &of) || of != id)
+			continue;
+		for (int j = 0; j < k; j++)
+			if (!strcmp(all[j].path, all[k].path))
+				old = (double)all[j].bytes;
+		used += (double)all[k].bytes - old;
+		if (!strcmp(all[k].path, all[i].path))
+			*ret_twice = true;
+		else
+			*ret_other = all[k].path;
+	}
+	return used;
+}
+
+static int check_room(const struct jm_output_write *all, int i, struct jm_err *err)
+{
+	const char *other;
+	struct statvfs fs;
+	double left, used;
+	bool twice;
+	dev_t id;
+
+	if (!file_system_of(all[i].path, &fs, &id))
 		return 0;
 	left = (double)(geteuid() ? fs.f_bavail : fs.f_bfree) * (double)fs.f_frsize;
-	twice = again && access(path, F_OK);
-	needed = (double)bytes * (twice ? 2 : 1);
-	if (left >= needed)
+	used = used_before(all, i, id, &other, &twice);
+	if (left >= used + (double)all[i].bytes)
 		return 0;
 	return jm_err_set(err, JM_EIO,
-		"Cannot write %s: it needs at least %.3g GB%s, and only %.3g GB are free on its "
-		"file system; free some there, or name a path on another file system.",
-		path, needed / 1e9,
+		"Cannot write %s: it needs at least %.3g GB%s%s%s%s, and only %.3g GB are free on "
+		"its file system; free some there, or name a path on another file system.",
+		all[i].path, (used + (double)all[i].bytes) / 1e9, other ? " with " : "",
+		other ? other : "", other ? ", which is written before it" : "",
 		twice ? " (an older file stays until the next one is complete)" : "", left / 1e9);
+}
+
+int jm_output_room(const struct jm_output_write *all, int n, struct jm_err *err)
+{
+	int code = 0;
+
+	for (int i = 0; i < n && !code; i++)
+		code = check_room(all, i, err);
+	return code;
 }
 
 int jm_output_try(const char *path, struct jm_err *err)

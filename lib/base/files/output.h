@@ -16,10 +16,13 @@ int jm_output_try(const char *path, struct jm_err *err);
 bool jm_output_is_ours(const char *path);
 /* Do both name one file, which need not be there? */
 bool jm_output_same(const char *a, const char *b);
-/* Is there room for so many bytes on the file system of the file, or folder? The old file keeps its
- * room until the new one is complete; with `again` the file is written more than once. No error
- * where that cannot be known. */
-int jm_output_room(const char *path, uint64_t bytes, bool again, struct jm_err *err);
+/* Is there room for these files, or folders, one after the other? An old one keeps its room until
+ * the new one is complete. No error where that cannot be known. */
+struct jm_output_write {
+	const char *path;
+	uint64_t bytes;
+};
+int jm_output_room(const struct jm_output_write *all, int n, struct jm_err *err);
 /* Writes; false when it failed. */
 typedef bool jm_output_fn(const void *what, FILE *f);
 /* By that function; a regular file is replaced at once when all of it is on the disk. "-" is
