@@ -267,9 +267,7 @@ static int paced_step(struct jm__worker *w, struct native *n, int phase, struct 
 	if (rc || !n->pace.holds)
 		return rc;
 	rc = finish(w, n, phase, err);
-	if (!rc)
-		jm__pace_rest(w, &n->pace, jm__worker_seconds_since(w, t0));
-	return rc;
+	return rc ? rc : jm__pace_rest(w, &n->pace, jm__worker_seconds_since(w, t0), err);
 }
 
 static bool is_warm(struct jm__worker *w, struct native *n, int64_t t0)

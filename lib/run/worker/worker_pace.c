@@ -117,13 +117,56 @@ static void watch(struct jm__worker *w, struct jm__pace *p, int64_t now)
 	jm_session_edge(w->session);
 }
 
-void jm__pace_rest(struct jm__worker *w, struct jm__pace *p, double step_s)
+/* The newest reading of the meter's power, or energy, has come; ret_refresh: the slowest of them. */
+static bool has_read(struct jm__worker *w, const struct jm_meter *m, int64_t *ret_refresh)
+{
+	const struct jm_signal *signal = jm_session_meters(w->session)->signal;
+	bool ret = false;
+
+	for (int k = m->first_signal; k < m->first_signal + m->n_signals; k++) {
+		enum jm_quantity q = signal[k].quantity;
+
+		if (q != JM_Q_ENERGY && q != JM_Q_POWER && q != JM_Q_POWER_AVERAGE)
+			continue;
+		ret = ret || !isnan(jm_session_newest(w->session, k).value);
+		if (*ret_refresh < signal[k].refresh_ns)
+			*ret_refresh = signal[k].refresh_ns;
+	}
+	return ret;
+}
+
+/* A meter of the work that had no reading in its time will hardly have one. */
+static int check_readings(struct jm__worker *w, struct jm__pace *p, struct jm_err *err)
+{
+	const struct jm_meters *set = jm_session_meters(w->session);
+	double waited_s = jm__worker_seconds_since(w, p->begin_ns);
+
+	for (int i = 0; i < set->n && !p->reads; i++) {
+		int64_t refresh = 0;
+
+		if (!is_of_work(w, i) || has_read(w, &set->meter[i], &refresh))
+			continue;
+		if (waited_s <= fmax(JM__PACE_SILENT_S, 3e-9 * (double)refresh))
+			return 0;
+		return jm_err_set(err, JM_EIO,
+			"--hold-power has nothing to hold, because %s (source %s) had no reading "
+			"of power or energy in %.0f s; 'joulemark doctor' shows what this "
+			"machine's "
+			"sources read, and --source takes another one.",
+			set->meter[i].label, set->meter[i].source, waited_s);
+	}
+	p->reads = true;
+	return 0;
+}
+
+int jm__pace_rest(struct jm__worker *w, struct jm__pace *p, double step_s, struct jm_err *err)
 {
 	double rest = jm_pacer_pause(&p->pacer, step_s);
 
 	if (rest > 0)
 		jm_sleep_until(&w->sleeper, jm_ctx_now(w->ctx) + llround(rest * 1e9));
 	watch(w, p, jm_ctx_now(w->ctx));
+	return p->reads ? 0 : check_readings(w, p, err);
 }
 
 bool jm__pace_ready(const struct jm__worker *w, const struct jm__pace *p)

@@ -8,7 +8,8 @@
 
 /* watts: 0 = there are no pauses. */
 int jm__pace_begin(struct jm__worker *w, struct jm__pace *p, double watts, struct jm_err *err);
-void jm__pace_rest(struct jm__worker *w, struct jm__pace *p, double step_s);
+/* Behind a step: the pause. JM_EIO: a meter of the work has had no reading yet. */
+int jm__pace_rest(struct jm__worker *w, struct jm__pace *p, double step_s, struct jm_err *err);
 bool jm__pace_ready(const struct jm__worker *w, const struct jm__pace *p);
 void jm__pace_settle(struct jm__worker *w, struct jm__pace *p); /* the measured phase begins */
 /* After the end of the session: whether the power was held, in the record. */

@@ -71,9 +71,11 @@ struct jm__worker {
 };
 
 /* worker_pace.c: pauses between steps. Ready: the measured phase may begin. */
-#define JM__PACE_LIMIT_S 30.0
+#define JM__PACE_LIMIT_S  30.0
+#define JM__PACE_SILENT_S 5.0 /* or three refresh periods: without any reading that is an error */
 struct jm__pace {
 	bool holds; /* a power is to be held */
+	bool reads; /* each meter of the work has had a reading */
 	struct jm_pacer pacer;
 	int64_t begin_ns, settled_ns; /* of the measured phase; 0 = not yet */
 	int64_t from_ns, to_ns; /* a stretch that is to be looked at; 0 = not begun, not ended */

@@ -3,6 +3,7 @@
 whose physics is known, and refused on devices that do not support it."""
 import json
 import re
+import time
 
 import pytest
 
@@ -109,6 +110,16 @@ def test_steady_state_has_a_limit():
 def test_power_cannot_be_held_without_a_meter():
     record, _ = sim("--hold-power", "300W", "--seconds", 20, "--source", "context:cooling=air", status=1)
     assert "no meter" in record["reason"] and "--source" in record["reason"] and record["steps"] == 0
+
+
+def test_a_meter_without_readings_is_said_in_seconds():
+    """Before the end of the warm-up, which else lasts 30 s; a meter that has readings is waited for."""
+    begin = time.monotonic()
+    done = jm("run", "copy", "--device", "ref", "--seconds", 1, "--source", "null", "--hold-power", "50W", "--json", "-")
+    record = json.loads(done.stdout)
+    assert done.returncode == 1 and time.monotonic() - begin < 20
+    assert "because nothing (source null) had no reading of power or energy in 5 s" in record["reason"] and "joulemark doctor" in record["reason"]
+    assert record["steps"] == 0
 
 
 @pytest.mark.parametrize("words, says", [
