@@ -219,8 +219,8 @@ static int judge(struct train *s, const struct jm_result *r, struct jm_err *err)
 	return 0;
 }
 
-/* The loss of a step is the mean over the ranks. They have to ask for it at the same places, so none
- * looks whether its own device is done already. */
+/* The loss of a step is the mean over the ranks. They have to ask for it at the same places, so
+ * none looks whether its own device is done already. */
 static int take_result(struct train *s, bool wait, struct jm_result *ret, struct jm_err *err)
 {
 	int world = jm_work_world(s->work), code;

@@ -12,7 +12,8 @@
 /* Checks that the file can be written, and leaves no file. "-" is stdout. A store is never
  * overwritten. */
 int jm_output_try(const char *path, struct jm_err *err);
-/* Does it name our stdout or stderr: "-", or the file, pipe or terminal that one of them goes to? */
+/* Does it name our stdout or stderr: "-", or the file, pipe or terminal that one of them goes
+ * to? */
 bool jm_output_is_ours(const char *path);
 /* Do both name one file, which need not be there? */
 bool jm_output_same(const char *a, const char *b);

@@ -117,7 +117,7 @@ static void watch(struct jm__worker *w, struct jm__pace *p, int64_t now)
 	jm_session_edge(w->session);
 }
 
-/* The newest reading of the meter's power, or energy, has come; ret_refresh: the slowest of them. */
+/* Has a reading of the meter's power or energy come? ret_refresh: at least that of the slowest. */
 static bool has_read(struct jm__worker *w, const struct jm_meter *m, int64_t *ret_refresh)
 {
 	const struct jm_signal *signal = jm_session_meters(w->session)->signal;
