@@ -174,6 +174,18 @@ def test_a_bad_table_is_said(tmp_path, table, word):
     assert r.returncode != 0 and word in r.stderr, r.stderr
 
 
+def test_a_table_of_a_spreadsheet_may_begin_with_its_mark_and_end_with_empty_lines(tmp_path):
+    (tmp_path / "lengths.csv").write_text("input,output\r\n3,2\r\n\r\n5,1\r\n\r\n", encoding="utf-8-sig", newline="")
+    _, rows, _ = served(tmp_path, "--device", "ref", "--steps", "9", "--arrival", "single", "--lengths", tmp_path / "lengths.csv")
+    lengths = [(row["input_tokens"], row["output_tokens"]) for row in rows]
+    assert len(rows) >= 4 and lengths == [(3, 2), (5, 1)] * (len(rows) // 2) + [(3, 2)] * (len(rows) % 2)
+
+
+def test_a_folder_in_place_of_a_table_is_said(tmp_path):
+    r = jm(*SERVE, "--device", "ref", "--steps", "2", "--lengths", tmp_path)
+    assert r.returncode != 0 and "of --lengths cannot be read: Is a directory." in r.stderr, r.stderr
+
+
 @pytest.mark.parametrize("options, word", [
     (["--arrival", "poisson"], "--rate"), (["--rate", "3"], "--arrival"), (["--arrival", "file"], "--lengths"),
     (["--lengths", "absent.csv"], "absent.csv"), (["--input-tokens", "4294967297"], "--input-tokens"),

@@ -80,6 +80,11 @@ QUEUE = ["run", "serve", "--model", "llama3-8b", "--device", "sim:h100x1", "--pr
          "--output-tokens", 1, "--step-tokens", 1024, "--warmup", "5s", "--seconds", 60, "--ttft", f"{BOUND}s", "--arrival", "poisson"]
 
 
+def replaced(words, option, value):
+    at = words.index(option) + 1
+    return [*words[:at], value, *words[at + 1:]]
+
+
 def times_of(path):
     """Times to the first token, of all and of those in the window, and the arrivals."""
     with path.open() as file:
@@ -155,6 +160,16 @@ def test_bounds_that_no_rate_keeps_are_said(tmp_path):
     with server(tmp_path, alone_s=TIME) as url:
         r = one(*ALONE, "--url", url, *MAX, "--ttft", "1ms", status=1)
     assert "No rate keeps --ttft" in r["reason"] and float(re.search(r"first token after ([0-9.]+) s", r["reason"])[1]) >= TIME
+
+
+@pytest.mark.parametrize("bounds", [["--ttft"], ["--ttft", "--tpot"]])
+def test_a_search_that_finds_no_rate_has_no_note_of_one(bounds):
+    """The time of a request alone is within the bound, which leaves no time to wait."""
+    alone = float(re.search(r"after ([0-9.]+) s", one(*replaced(QUEUE, "--ttft", "1ms"), "--rate", "max", status=1)["reason"])[1])
+    more = ["--tpot", "1s"] if "--tpot" in bounds else []
+    r = one(*replaced(QUEUE, "--ttft", f"{alone * 1.01}s"), *more, "--rate", "max", status=1)
+    assert re.search(rf"No rate down to [0-9.]+ requests per second keeps {' and '.join(bounds)};", r["reason"]), r["reason"]
+    assert "highest rate" not in (r["note"] or "")
 
 
 @pytest.mark.parametrize("options, word", [

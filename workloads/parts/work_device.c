@@ -98,10 +98,10 @@ static void warn_of_spinning(const struct jm_work *work)
 	}
 	if (fewest > 0)
 		jm_log(work->ctx, JM_WARNING,
-			"Other processes use the processors (%ld tasks run). This run can then be "
+			"Other processes use the processors (%ld task%s). This run can then be "
 			"many times slower, because its threads spin while they wait for each "
 			"other; OMP_WAIT_POLICY=passive in the environment prevents that.",
-			fewest);
+			fewest, fewest == 1 ? " runs" : "s run");
 }
 
 int jm_work_device_check(const char *device, const char *precision, struct jm_err *err)

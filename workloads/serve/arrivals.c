@@ -114,13 +114,20 @@ static int take_row(struct jm_arrivals *a, char *const *field, int n, struct jm_
 
 static int take_heading(struct jm_arrivals *a, char *const *field, int n, struct jm_err *err)
 {
+	size_t mark =
+		strncmp(field[0], "\xef\xbb\xbf", 3) ? 0 : 3; /* of UTF-8, from a spreadsheet */
 	bool good = n == 2 || n == COLUMNS;
 
 	for (int i = 0; i < n && good; i++)
-		good = !strcmp(field[i], columns[i]);
+		good = !strcmp(field[i] + (i ? 0 : mark), columns[i]);
 	a->timed = n == COLUMNS;
 	return good ? 0
 		    : jm_err_set(err, JM_EFORMAT, "must be input,output or input,output,arrival_s");
+}
+
+static bool is_empty(char *const *field, int n)
+{
+	return n == 1 && !*field[0];
 }
 
 static int read_rows(struct jm_arrivals *a, FILE *f, int *line_number, struct jm_err *err)
@@ -137,7 +144,7 @@ static int read_rows(struct jm_arrivals *a, FILE *f, int *line_number, struct jm
 			code = jm_err_set(err, JM_EFORMAT, "is no line of a table");
 		else if (*line_number == 1)
 			code = take_heading(a, field, n, err);
-		else
+		else if (!is_empty(field, n))
 			code = take_row(a, field, n, err);
 		if (code)
 			break;
@@ -164,22 +171,26 @@ static void find_ranges(struct jm_arrivals *a)
 int jm_arrivals_read(struct jm_arrivals *a, const char *path, struct jm_err *err)
 {
 	struct jm_err why = JM_ERR_INIT;
-	int line, code;
+	int line, code, broken;
 	FILE *f = fopen(path, "r");
 
 	if (!f)
 		return jm_err_set(err, JM_ENOENT, "The file '%s' of --lengths cannot be read: %s.",
 			path, strerror(errno));
+	errno = 0;
 	code = read_rows(a, f, &line, &why);
+	broken = ferror(f) ? errno : 0;
 	fclose(f);
+	if (broken)
+		return jm_err_set(err, JM_EIO, "The file '%s' of --lengths cannot be read: %s.",
+			path, strerror(broken));
 	if (code)
 		return jm_err_set(
 			err, code, "Line %d of '%s' (--lengths) %s.", line, path, why.text);
 	if (!a->n)
 		return jm_err_set(err, JM_EFORMAT,
 			"The file '%s' of --lengths has no request; give a line input,output and "
-			"one "
-			"for each request.",
+			"one for each request.",
 			path);
 	find_ranges(a);
 	return 0;

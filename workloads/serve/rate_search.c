@@ -216,6 +216,13 @@ static int confirm(const struct jm_rate_server *s, const struct of_one *one, str
 	return 0;
 }
 
+static const char *bounds_of(const struct jm_answers *a)
+{
+	if (isnan(a->tpot))
+		return "--ttft";
+	return isnan(a->ttft) ? "--tpot" : "--ttft and --tpot";
+}
+
 int jm_rate_search(const struct jm_rate_server *s, struct jm_err *err)
 {
 	struct jm_rate_found *found = &s->load->found;
@@ -237,9 +244,9 @@ int jm_rate_search(const struct jm_rate_server *s, struct jm_err *err)
 	}
 	if (!code && found->kept <= 0)
 		code = jm_err_set(err, JM_ERANGE,
-			"No rate down to %g requests per second keeps --ttft and --tpot; give "
-			"larger bounds, shorter requests or fewer --running.",
-			found->broken);
+			"No rate down to %.4g requests per second keeps %s; give larger bounds, "
+			"shorter requests or fewer --running.",
+			found->broken, bounds_of(&s->load->answers));
 	if (!code)
 		code = confirm(s, &one, err);
 	if (!code)

@@ -165,7 +165,7 @@ void jm_load_note(const struct jm_load *l, struct jm_work *work)
 {
 	const struct jm_rate_found *f = &l->found;
 
-	if (!f->trials)
+	if (!f->trials || f->kept <= 0) /* the failure says that no rate was found */
 		return;
 	if (isinf(f->broken))
 		jm_work_note(work, "Each rate up to %.4g requests/s keeps the bounds.%s", f->kept,
