@@ -177,6 +177,20 @@ def test_what_cannot_be_served_is_said(options, word):
     assert r.returncode != 0 and word in r.stdout + r.stderr
 
 
+@pytest.mark.parametrize("one_option, other, served", [
+    ("--answers", "--requests-csv", False), ("--requests-csv", "--lengths", False), ("--answers", "--lengths", False),
+    ("--answers", "--requests-csv", True)])
+def test_a_file_of_two_options_is_refused_and_kept(one_option, other, served, tmp_path):
+    """Devices may be named twice."""
+    table = tmp_path / "table.csv"
+    table.write_text("input,output\n3,2\n", encoding="utf-8")
+    names = ["/dev/null"] * 2 if served else [table, tmp_path / "." / "table.csv"]
+    r = jm(*SERVE, "--device", "ref", "--steps", "8", "--input-tokens" if other != "--lengths" else "--running", "4",
+           one_option, names[0], other, names[1])
+    assert (r.returncode == 0) == served and (f"{one_option} and {other} name one file" in r.stderr) != served, r.stderr
+    assert table.read_text(encoding="utf-8") == "input,output\n3,2\n"
+
+
 @pytest.mark.skipif(not CPU.exists(), reason="backend cpu is absent")
 @pytest.mark.parametrize("kv, verified", [("auto", False), ("f8e4m3", None)])
 def test_so_few_wrong_tokens_are_not_judged_with_a_cache_of_8_bits(kv, verified, tmp_path):

@@ -30,3 +30,13 @@ int jm_work_output(const struct jm_work *work, const char *path, char *name, str
 		return jm_err_set(err, JM_EUSAGE, "The name '%s' is too long.", path);
 	return jm_output_try(name, err);
 }
+
+int jm_work_output_apart(const char *name, const char *option, const char *other,
+	const char *other_option, struct jm_err *err)
+{
+	if (!name || !other || is_stream(name) || !jm_output_same(name, other))
+		return 0;
+	return jm_err_set(err, JM_EUSAGE,
+		"--%s and --%s name one file, %s; give each a file of its own.", option,
+		other_option, name);
+}

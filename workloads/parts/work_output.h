@@ -11,5 +11,9 @@
  * file. A device and "-" keep their name. name: room for PATH_MAX bytes. Errors: as jm_output_try.
  */
 int jm_work_output(const struct jm_work *work, const char *path, char *name, struct jm_err *err);
+/* Refuses a name that is written by one option and read or written by another. Either may be NULL;
+ * a device and "-" may be named twice. */
+int jm_work_output_apart(const char *name, const char *option, const char *other,
+	const char *other_option, struct jm_err *err);
 
 #endif

@@ -49,8 +49,11 @@ int jm_load_open(struct jm_load *l, const struct jm_work *work, bool text, struc
 		code = check_search(l, err);
 	if (!code)
 		code = jm_arrivals_check(a, err);
-	return code || !l->csv || work->rank ? code
-					     : jm_work_output(work, l->csv, l->csv_name, err);
+	if (code || !l->csv || work->rank)
+		return code;
+	code = jm_work_output(work, l->csv, l->csv_name, err);
+	return code ? code
+		    : jm_work_output_apart(l->csv_name, "requests-csv", l->lengths, "lengths", err);
 }
 
 void jm_load_close(struct jm_load *l)

@@ -19,6 +19,7 @@
 #include "replicas.h"
 #include "serve_phase.h"
 #include "serve_requests.h"
+#include "serve_results.h"
 #include "serve_step.h"
 #include "serve_usage.h"
 #include "serve_verify.h"
@@ -26,7 +27,6 @@
 #include "workloads/parts/memory.h"
 #include "workloads/parts/weights_config.h"
 #include "workloads/parts/work_device.h"
-#include "workloads/parts/work_output.h"
 
 #define NUMBER(text, field, most, value, what)                                                     \
 	{                                                                                          \
@@ -295,7 +295,7 @@ static int open_files(struct serve *s, struct jm_err *err)
 	int code = s->source.from ? jm_safetensors_open(s->source.from, &s->from, err) : 0;
 
 	if (!code && s->answers_file && !s->work->rank)
-		code = jm_work_output(s->work, s->answers_file, s->answers_name, err);
+		code = jm_serve_open_answers(s, err);
 	return code;
 }
 

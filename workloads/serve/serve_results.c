@@ -9,6 +9,7 @@
 #include "serve_requests.h"
 #include "serve_split.h"
 #include "serve_usage.h"
+#include "workloads/parts/work_output.h"
 
 static double seconds(int64_t from, int64_t to)
 {
@@ -59,6 +60,18 @@ static json_t *answer_json(const struct serve *s, const struct jm_answer *a)
 		json_object_set_new(ret, "text", jm_prompts_text(&s->prompts, a->token, a->output));
 	}
 	return ret;
+}
+
+int jm_serve_open_answers(struct serve *s, struct jm_err *err)
+{
+	const char *csv = s->load.csv ? s->load.csv_name : NULL, *name = s->answers_name;
+	int code = jm_work_output(s->work, s->answers_file, s->answers_name, err);
+
+	if (!code)
+		code = jm_work_output_apart(name, "answers", csv, "requests-csv", err);
+	if (!code)
+		code = jm_work_output_apart(name, "answers", s->source.text, "text", err);
+	return code ? code : jm_work_output_apart(name, "answers", s->load.lengths, "lengths", err);
 }
 
 static bool put_answers(const void *what, FILE *f)

@@ -7,6 +7,8 @@
 
 /* Adds "serving" to the record, which must be wanted; after jm_answers_find_window. */
 void jm_serve_record(struct serve *s);
+/* Tries the file of --answers. Errors: as jm_output_try, or another option names it, too. */
+int jm_serve_open_answers(struct serve *s, struct jm_err *err);
 /* --answers. Errors: as jm_output_by. */
 int jm_serve_write_answers(const struct serve *s, struct jm_err *err);
 
