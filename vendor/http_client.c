@@ -102,11 +102,16 @@ bool jm_http_client_is_local(const char *url)
 	return scheme_end && is_loopback(scheme_end + 3);
 }
 
+static bool has_host(const char *host)
+{
+	return *host && !strchr("/:?#", *host);
+}
+
 static int check_url(const struct jm_http_client_options *o, struct jm_err *err)
 {
 	const char *host = plain_host(o->url);
 
-	if (!host && strncmp(o->url, "https://", 8) != 0)
+	if (!has_host(host ? host : strncmp(o->url, "https://", 8) ? "" : o->url + 8))
 		return jm_err_set(err, JM_EUSAGE,
 			"'%s' is no URL of a server; give one like http://127.0.0.1:8000.", o->url);
 	if (strlen(o->url) > URL_MAX)
@@ -457,6 +462,10 @@ int jm_http_client_poll(struct jm_http_client *c, int64_t most_ns, struct jm_err
 static int judge(const struct jm_http_client *c, const char *path, CURLcode rc, long status,
 	struct jm_err *err)
 {
+	if (rc == CURLE_WRITE_ERROR) /* of jm_curl_take */
+		return jm_err_set(err, JM_EFORMAT,
+			"%s answers %s with more than 4 MiB; check the URL.", c->url,
+			*path ? path : "a GET");
 	if (rc)
 		return jm_err_set(err, JM_ENOENT,
 			"%s does not answer: %s; check the URL, and that its server runs.", c->url,

@@ -16,7 +16,7 @@ import time
 PAUSE = 0.002  # s between two events
 ERROR = {"error": {"error": {"message": "no memory"}}, "error_text": {"error": "no memory"},
          "error_object": {"object": "error", "message": "no memory"}}
-TEXT = {"zero": "\0", "beyond": "\N{GRINNING FACE}"}  # of each token
+TEXT = {"zero": "\0", "beyond": "\N{GRINNING FACE}", "long": "x" * (1 << 20)}  # of each token
 USAGE = {"huge": 5e9, "half": 2.5, "negative": -1, "text": "3"}  # numbers of tokens that are none
 
 
@@ -107,6 +107,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             os._exit(7)
         elif way.isdigit():
             self.whole(int(way), {"error": {"message": f"status \x1b[31m{way}"}})
+        elif way == "bare":
+            self.send_response(302)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
         elif way == "garbage":
             self.whole(200, {"no": "events"})
         elif way == "close":

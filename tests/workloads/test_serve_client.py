@@ -248,12 +248,33 @@ def test_a_server_is_started_and_ended(tmp_path):
         assert s.connect_ex(("127.0.0.1", port)) != 0
 
 
-@pytest.mark.parametrize("end", ["/v1", "/v1/", "/"])
+@pytest.mark.parametrize("end", ["/v1", "/v1/", "/", "/v1/completions"])
 def test_the_url_may_end_as_clients_of_openai_have_it(tmp_path, end):
     with server(tmp_path) as (url, _):
         assert one(*CLIENT, "--url", url + end, "--arrival", "single", "--seconds", "0.2")["serving"]["requests_done"] > 0
         r = jm(*CLIENT, "--url", url + "/v2", "--seconds", "0.2")
     assert r.returncode != 0 and "answers /v1/models with status 404; check the URL" in " ".join((r.stdout + r.stderr).split())
+
+
+def test_the_last_reason_is_part_of_a_sentence(tmp_path):
+    """Neither a status without a text nor a sentence leaves its marks before the full stop."""
+    with server(tmp_path, *["bare"] * 1000) as (url, _):
+        assert one(*CLIENT, "--url", url, "--seconds", "60", status=1)["reason"].endswith("; the last one: status 302.")
+    with server(tmp_path, *["long"] * 1000) as (url, _):
+        assert one(*CLIENT, "--url", url, "--seconds", "60", status=1)["reason"].endswith("An event is longer than 1048576 bytes.")
+
+
+def test_names_of_models_without_an_end_are_said(tmp_path):
+    with server(tmp_path, model="x" * (5 << 20)) as (url, _):
+        r = one(*CLIENT, "--url", url, "--seconds", "1", status=1)
+    assert "answers /v1/models with more than 4 MiB; check the URL." in r["reason"], r["reason"]
+
+
+def test_a_run_in_which_no_request_was_done_fails(tmp_path):
+    with server(tmp_path, *["drip"] * 100) as (url, _):
+        r = one(*CLIENT, "--url", url, "--arrival", "closed", "--running", "2", "--seconds", "0.5", status=1)
+    assert r["reason"].startswith("No request was done, though 2 were sent; measure longer (--seconds)"), r["reason"]
+    assert r["serving"]["requests_done"] == 0 and r["serving"]["requests_offered"] == 2
 
 
 def test_a_server_that_says_nothing_is_not_waited_for_longer_than_its_silence():
@@ -266,6 +287,7 @@ def test_a_server_that_says_nothing_is_not_waited_for_longer_than_its_silence():
 
 @pytest.mark.parametrize("options, word", [
     (["--url", "ftp://127.0.0.1"], "no URL"), (["--url", "http://127.0.0.1:1"], "does not answer"),
+    (["--url", "http://"], "no URL"), (["--url", "https:///v1"], "no URL"),
     (["--url", "http://127.0.0.1:1", "--start", "exit 3"], "status 3"),
     (["--url", "http://127.0.0.1:1", "--start", "exec sleep 60", "--ready", "300ms"], "not ready"),
     (["--url", "http://127.0.0.1:1/" + "x" * 3000], "3019 bytes"),

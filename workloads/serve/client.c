@@ -26,7 +26,7 @@ static const struct jm_option options[] = {
 		JM_BIND(JM_TEXT, struct jm_client, url),
 		.fallback = "http://127.0.0.1:8000",
 		.argument = "URL",
-		.help = "the server: what is before /v1/completions, with or without /v1"},
+		.help = "the server: what is before /v1/completions, which may follow"},
 	{.name = "server-model",
 		JM_BIND(JM_TEXT, struct jm_client, model),
 		.argument = "NAME",
@@ -211,15 +211,23 @@ static void show_model(struct jm_client *c)
 	jm_text_tame(c->shown_model);
 }
 
-/* Programs for OpenAI's API have /v1 in the URL. */
+static bool ends_with(const char *text, size_t n, const char *end)
+{
+	size_t m = strlen(end);
+
+	return n >= m && !strncmp(text + n - m, end, m);
+}
+
+/* Programs for OpenAI's API have /v1 in the URL, and a user may copy all of it. */
 static int cut_url(struct jm_client *c, struct jm_err *err)
 {
 	size_t n = strlen(c->url);
 
 	n -= n && c->url[n - 1] == '/';
-	if (n < 3 || strncmp(c->url + n - 3, "/v1", 3) != 0)
+	n -= ends_with(c->url, n, "/v1/completions") ? strlen("/completions") : 0;
+	if (!ends_with(c->url, n, "/v1"))
 		return 0;
-	c->base = strndup(c->url, n - 3);
+	c->base = strndup(c->url, n - strlen("/v1"));
 	if (!c->base)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a URL.");
 	c->url = c->base;
@@ -419,6 +427,8 @@ static int client_setup(struct jm_work *work, void **ret_state, struct jm_err *e
 /* Of all that ended. */
 static int judge(const struct jm_client *c, struct jm_err *err)
 {
+	const struct jm_work *work = c->work;
+	bool stopped = work->stopped && work->stopped(work->stopped_arg);
 	int done = 0, failed = 0;
 
 	for (int i = 0; i < c->load.answers.n; i++) {
@@ -428,6 +438,12 @@ static int judge(const struct jm_client *c, struct jm_err *err)
 	if (!done && failed)
 		return jm_err_set(err, JM_EIO, "All %d requests failed; the last one: %s.", failed,
 			c->failure);
+	if (!done && !stopped)
+		return jm_err_set(err, JM_EIO,
+			"No request was done, though %d were sent; measure longer (--seconds), or "
+			"ask "
+			"for shorter answers.",
+			c->load.answers.n);
 	jm_err_set(err, JM_EUSAGE,
 		done ? "The answers of a server are not computed again."
 		     : "No request was done; measure longer.");

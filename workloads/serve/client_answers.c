@@ -83,11 +83,14 @@ __attribute__((format(printf, 2, 3))) static void keep_reason(
 	struct jm_client *c, const char *format, ...)
 {
 	va_list rest;
+	size_t n;
 
 	va_start(rest, format);
 	vsnprintf(c->failure, sizeof(c->failure), format, rest);
 	va_end(rest);
 	jm_text_tame(c->failure);
+	for (n = strlen(c->failure); n && strchr(" .,", c->failure[n - 1]);) /* words follow */
+		c->failure[--n] = '\0';
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */
