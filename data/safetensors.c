@@ -89,6 +89,11 @@ static int read_length(const char *path, int fd, uint64_t bytes, uint64_t *ret, 
 
 	if (code)
 		return code;
+	if (!memcmp(&length, "version ", 8))
+		return jm_err_set(err, JM_EFORMAT,
+			"%s is a pointer of git-lfs in place of the file; fetch that with 'git lfs "
+			"pull'.",
+			path);
 	length = le64toh(length);
 	if (bytes < 8 + 2 || length < 2 || length > HEADER_MOST)
 		return jm_err_set(err, JM_EFORMAT,
@@ -195,6 +200,11 @@ static int shard_of(const char *index, const char *name, const json_t *value,
 	for (*ret = 0; *ret < s->n_files; ++*ret)
 		if (!strcmp(s->file[*ret].path, path))
 			return 0;
+	if (access(path, F_OK) && errno == ENOENT)
+		return jm_err_set(err, JM_ENOENT,
+			"Shard %s with tensor '%.100s' is missing, though the index names it; copy "
+			"it, too.",
+			path, name);
 	if (s->n_files == SHARDS_MOST)
 		return wrong_index(index, name, err, "is in one more than 512 shards");
 	return add_file(path, s, err);

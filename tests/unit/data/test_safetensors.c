@@ -189,7 +189,8 @@ static void refuses_an_index_that_does_not_fit_its_shards(void **state)
 		{"{\"weight_map\":{\"a\":\"1.safetensors\"", "copy it again", JM_EFORMAT},
 		{"{\"weight_map\":{\"a\":1}}", "name of a file", JM_EFORMAT},
 		{"{\"weight_map\":{\"a\":\"../x\"}}", "name of a file", JM_EFORMAT},
-		{"{\"weight_map\":{\"a\":\"3.safetensors\"}}", "No such file", JM_ENOENT},
+		{"{\"weight_map\":{\"a\":\"3.safetensors\"}}",
+			"with tensor 'a' is missing, though the index names it", JM_ENOENT},
 		{"{\"weight_map\":{\"a\":\"2.safetensors\"}}", "not in the shard", JM_EFORMAT},
 		{"{\"weight_map\":{\"a\":\"1.safetensors\",\"c\":\"2.safetensors\"}}",
 			"'c' is not in the shard that it names; copy", JM_EFORMAT},
@@ -207,6 +208,9 @@ static void refuses_an_index_that_does_not_fit_its_shards(void **state)
 	put_text("3.safetensors", "");
 	put_text(INDEX, "{\"weight_map\":{\"b\":\"2.safetensors\",\"c\":\"3.safetensors\"}}");
 	refused(folder, "3.safetensors", "no safetensors file", JM_EFORMAT);
+	put_text("3.safetensors",
+		"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n");
+	refused(folder, "3.safetensors", "git lfs pull", JM_EFORMAT);
 }
 
 static void refuses_a_tensor_that_is_in_two_shards_or_not_in_the_index(void **state)
