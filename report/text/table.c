@@ -295,23 +295,25 @@ static void put_caption(const struct jm_grouping *g, const struct jm_group_serie
 	fputc('\n', out);
 }
 
-static void put_phases_of(const struct jm_grouping *g, const struct jm_group_case *c, FILE *out)
+static void put_phases_of(
+	const struct jm_grouping *g, const struct jm_group_case *c, const char *member, FILE *out)
 {
 	const struct jm_group_series *s = &g->series[c->series];
 	struct jm_err none = JM_ERR_INIT;
 	struct jm_grid grid;
-	char title[240];
+	const char *comma = *member ? ", " : "";
+	char title[460];
 
 	if (!jm_phases_several(c->record) ||
 		jm_phases_grid(c->record, false, jm_json_text(c->record, "unit"), &grid, &none))
 		return;
 	if (s->n_ok + s->n_failed > 1)
-		jm_text_format(title, sizeof(title), "Phases of %s, repeat %d",
+		jm_text_format(title, sizeof(title), "Phases of %s%s%s, repeat %d", member, comma,
 			g->point[c->point].label,
 			(int)json_integer_value(
 				json_object_get(json_object_get(c->record, "case"), "repeat")));
 	else
-		jm_text_format(title, sizeof(title), "Phases");
+		jm_text_format(title, sizeof(title), "Phases%s%s", comma, member);
 	put_title(g, title, out);
 	jm_grid_print(&grid, 0, g->options.width, out);
 	jm_grid_done(&grid);
@@ -350,7 +352,8 @@ static void put_tuned(const struct jm_grouping *g, const struct jm_group_case *c
 }
 
 /* Of a single run, and of each where they are asked for. */
-static void put_phases(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
+static void put_phases(
+	const struct jm_grouping *g, const struct jm_group_series *s, const char *member, FILE *out)
 {
 	if (!g->options.phases && s->n_ok != 1)
 		return;
@@ -359,20 +362,23 @@ static void put_phases(const struct jm_grouping *g, const struct jm_group_series
 			continue;
 		put_learnt(g, &g->c[i], out);
 		put_tuned(g, &g->c[i], out);
-		put_phases_of(g, &g->c[i], out);
+		put_phases_of(g, &g->c[i], member, out);
 	}
 }
 
 struct printed {
 	const struct jm_grouping *g;
+	const char *member; /* of a family: "rate 10"; "" = the series is alone */
 	FILE *out;
 };
 
 static void put_heading(void *to, const char *title, const char *caption)
 {
 	const struct printed *p = to;
+	char line[300];
 
-	put_title(p->g, title, p->out);
+	jm_text_format(line, sizeof(line), "%s%s%s", title, *p->member ? ", " : "", p->member);
+	put_title(p->g, line, p->out);
 	jm_text_wrap(p->out, caption, 0, 2, p->g->options.width);
 	fputc('\n', p->out);
 }
@@ -521,12 +527,13 @@ static void put_family_warnings(const struct jm_grouping *g, const struct jm_fam
 	}
 }
 
-static void put_runs(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
+static void put_runs(
+	const struct jm_grouping *g, const struct jm_group_series *s, const char *member, FILE *out)
 {
-	struct printed to = {g, out};
+	struct printed to = {g, member, out};
 
 	jm_run_tables_each(g, s, &(struct jm_run_tables_to){put_heading, put_grid, &to});
-	put_phases(g, s, out);
+	put_phases(g, s, member, out);
 	put_failures(g, s, out);
 }
 
@@ -534,6 +541,7 @@ static int put_family(
 	const struct jm_grouping *g, const struct jm_family *f, FILE *out, struct jm_err *err)
 {
 	struct jm_grid grid;
+	char name[200];
 	int rc = jm_series_table_of_family(&grid, g, f, err);
 
 	if (rc)
@@ -546,8 +554,10 @@ static int put_family(
 	put_family_warnings(g, f, out);
 	put_notes(g, &f->all, out);
 	put_family_verdicts(g, f, out);
-	for (int i = 0; i < f->n; i++)
-		put_runs(g, &g->series[f->first + i], out);
+	for (int i = 0; i < f->n; i++) {
+		jm_family_name(g, f, i, name, sizeof(name));
+		put_runs(g, &g->series[f->first + i], name, out);
+	}
 	return 0;
 }
 
@@ -566,7 +576,7 @@ static int put_series(
 	fputc('\n', out);
 	put_notes(g, s, out);
 	put_verdicts(g, s, out);
-	put_runs(g, s, out);
+	put_runs(g, s, "", out);
 	return rc;
 }
 

@@ -93,6 +93,21 @@ def test_the_best_cap_keeps_the_bounds(tmp_path):
     assert "requests of its own" in report and "warm-up may be needed" not in report
 
 
+def test_tables_of_requests_name_the_rate_where_there_are_several(tmp_path):
+    store = tmp_path / "rates.db"
+    sweep = [*SERVE, *BF16, "--arrival", "poisson", "--input-tokens", 64, "--output-tokens", 8, "--seconds", 4, "--set", "gpu.power=200W,400W"]
+    assert jm(*sweep, "--rate", "5,9", "--store", store).returncode == 0
+    report = jm("report", store, "--phases").stdout
+    assert "\nRequests\n" not in report
+    at_200_w = {r["case"]["parameters"]["options"]["rate"]: r["serving"]["ttft"]["mean"] for r in records(store)
+                if r["case"]["parameters"]["settings"] == {"gpu.power": "200W"}}
+    for word in "5", "9":
+        table = report[report.index(f"\nRequests, rate {word}\n"):]
+        shown = float(re.search(r"\n200 W +first token \(TTFT\) +([0-9.]+)", table)[1])
+        assert shown == pytest.approx(1e3 * at_200_w[word], rel=1e-3)
+        assert f"\nPhases of rate {word}, 200 W, repeat 1\n" in table
+
+
 def test_a_full_cache_preempts():
     """Requests, pages and scheduler are those of any run."""
     r = one(*SERVE, *BF16, "--input-tokens", 100, "--output-tokens", 100, "--requests", 8, "--running", 8, "--cache-pages", 70, "--warmup", 0, "--seconds", 3)
