@@ -35,13 +35,13 @@ static bool find_folder(char *ret, size_t size)
 	const char *given = secure_getenv("JM_PLANS"), *cache = secure_getenv("XDG_CACHE_HOME");
 	const char *home = secure_getenv("HOME");
 
-	if (given)
+	if (given && *given)
 		snprintf(ret, size, "%s", given);
 	else if (cache && *cache == '/')
 		snprintf(ret, size, "%s/joulemark", cache);
 	else if (home && *home == '/')
 		snprintf(ret, size, "%s/.cache/joulemark", home);
-	return given || (cache && *cache == '/') || (home && *home == '/');
+	return (given && *given) || (cache && *cache == '/') || (home && *home == '/');
 }
 
 static FILE *open_file(const char *mode)

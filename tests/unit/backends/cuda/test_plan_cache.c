@@ -190,6 +190,24 @@ static void takes_a_folder_without_a_slash(void **unused)
 	setenv("JM_PLANS", folder, 1);
 }
 
+static void an_empty_name_is_none(void **unused)
+{
+	struct cuda_dev *dev = device("NVIDIA H100");
+	char path[4096];
+
+	(void)unused;
+	setenv("JM_PLANS", "", 1);
+	setenv("XDG_CACHE_HOME", folder, 1);
+	cuda_plan_keep(dev, "gemm/64", "kept");
+	done(dev);
+	unsetenv("XDG_CACHE_HOME");
+	setenv("JM_PLANS", folder, 1);
+	snprintf(path, sizeof path, "%s/joulemark/cuda.plans", folder);
+	assert_int_equal(unlink(path), 0);
+	*strrchr(path, '/') = 0;
+	assert_int_equal(rmdir(path), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -200,7 +218,8 @@ int main(void)
 		cmocka_unit_test_setup(later_choice_wins, fresh),
 		cmocka_unit_test_setup(broken_lines_are_passed_over, fresh),
 		cmocka_unit_test_setup(works_where_nothing_can_be_written, fresh),
-		cmocka_unit_test_setup(takes_a_folder_without_a_slash, fresh)};
+		cmocka_unit_test_setup(takes_a_folder_without_a_slash, fresh),
+		cmocka_unit_test_setup(an_empty_name_is_none, fresh)};
 	int failed;
 
 	if (!mkdtemp(folder))
