@@ -275,6 +275,21 @@ def test_plans_of_ways_that_no_longer_exist_are_made_again(env, tmp_path):
     assert set(ways) <= {key for key, _ in added} and all(value.split(",")[0] != "gone" for _, value in added)
 
 
+@pytest.mark.parametrize("words", [
+    "vgg11 --hidden 16 --ffn 32 --image 224 --batch 1", "xception --image 48 --batch 1",
+    "unet-sd2 --hidden 64 --latent 16 --batch 1 --caption 5 --caption-width 16", "resnet18 --image 64 --batch 4"])
+def test_what_is_chosen_once_is_not_timed_again(env, tmp_path, words):
+    """Nor is a choice whose key another one has, too: a second run adds no line to the plan cache."""
+    words = [*words.split(), *"--steps 1 --warmup 0 --source null --selftest 0 --device cuda:0 --precision bf16".split()]
+    kept = []
+    for _ in range(2):
+        on_all_ops({**env, **ALGORITHMS}, tmp_path, "graphs=1", *words)
+        kept.append((tmp_path / "cuda.plans").read_text().splitlines())
+    keys = [line.split()[1] for line in kept[0]]
+    assert len(keys) == len(set(keys)) > 5
+    assert kept[1] == kept[0]
+
+
 @pytest.mark.parametrize("name", ["fno-rbc2d", "fno-rbc3d"])
 def test_a_fourier_operator_is_built_and_run(env, tmp_path, name):
     """The kernels compute nothing, which its loss shows."""

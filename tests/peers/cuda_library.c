@@ -99,7 +99,17 @@ API int cublasLtMatmulAlgoGetHeuristic(void *handle, void *how, void *a, void *b
 	return 0;
 }
 
-NOTHING(cublasLtMatmulAlgoCheck)
+/* It needs no workspace. */
+API int cublasLtMatmulAlgoCheck(void *handle, void *how, void *a, void *b, void *c, void *d,
+	const void *algorithm, void *result);
+API int cublasLtMatmulAlgoCheck(void *handle, void *how, void *a, void *b, void *c, void *d,
+	const void *algorithm, void *result)
+{
+	(void)handle, (void)how, (void)a, (void)b, (void)c, (void)d, (void)algorithm;
+	memset(result, 0, RESULT_BYTES);
+	return 0;
+}
+
 NOTHING(cublasLtMatmulDescCreate)
 NOTHING(cublasLtMatmulDescDestroy)
 NOTHING(cublasLtMatmulDescSetAttribute)

@@ -74,6 +74,14 @@ void cuda_conv_key_text(const struct cuda_dev *dev, const char *kind,
 		snprintf(ret + n, CUDA_PLAN_KEY - (size_t)n, ",fast");
 }
 
+void cuda_conv_way_text(const struct cuda_dev *dev, const struct jm_node *n,
+	const struct cuda_conv_key *key, char ret[CUDA_PLAN_KEY])
+{
+	const bool bias = n->op == JM_OP_CONV_WGRAD ? n->out[1] : n->in[2];
+
+	cuda_conv_key_text(dev, bias ? "way-bias" : "way", key, ret);
+}
+
 /* Finds the plan that was fastest before; 0 = none is known, or cuDNN no longer offers it. */
 static int find_chosen(struct cuda_dev *dev, struct cuda_conv_plan *p, struct dnn_graph *g)
 {

@@ -38,6 +38,9 @@ int cuda_conv_tune(struct cuda_dev *dev, struct cuda_conv_plan *plan, struct jm_
 /* The key in the plan cache: kind, version of cuDNN, shapes, window and type of the convolution. */
 void cuda_conv_key_text(const struct cuda_dev *dev, const char *kind,
 	const struct cuda_conv_key *key, char ret[CUDA_PLAN_KEY]);
+/* The key of a choice among ways to run the node, which also differ in what they do for a bias. */
+void cuda_conv_way_text(const struct cuda_dev *dev, const struct jm_node *n,
+	const struct cuda_conv_key *key, char ret[CUDA_PLAN_KEY]);
 /* True where the convolution takes less time than the other one and `more` seconds: from the plan
  * cache, whose lines begin with `kind`, or by timing both. Where that fails or plans are estimates,
  * true as well, and nothing is kept. */

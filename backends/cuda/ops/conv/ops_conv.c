@@ -260,7 +260,7 @@ static int build_conv(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_er
 		return err->code;
 	if (!ways)
 		return build_dnn(dev, exec, err);
-	cuda_conv_key_text(dev, "way", &key, name);
+	cuda_conv_way_text(dev, n, &key, name);
 	best = cuda_way_choose(dev, exec, name, ways, n_ways);
 	return ways[best].build(dev, exec, err);
 }

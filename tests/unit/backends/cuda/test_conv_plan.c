@@ -283,6 +283,29 @@ static void nothing_is_timed_for_estimates_or_what_is_known(void **unused)
 	assert_string_equal(fake.kept, "");
 }
 
+/* A layer with a bias is not timed in place of one without, and neither are their gradients. */
+static void ways_with_a_bias_have_a_key_of_their_own(void **unused)
+{
+	const struct cuda_conv_key key = {.shape = {.x = {8, 64, 16, 16}, .w = {64, 64, 3, 3}}};
+	const enum jm_op ops[] = {JM_OP_CONV, JM_OP_CONV_WGRAD};
+	struct cuda_dev dev = {.dnn = {.version = 91900}};
+
+	(void)unused;
+	for (int i = 0; i < 2; i++) {
+		struct jm_node n = {.op = ops[i]};
+		char text[2][CUDA_PLAN_KEY], expected[CUDA_PLAN_KEY];
+		struct jm_tensor bias;
+
+		cuda_conv_way_text(&dev, &n, &key, text[0]);
+		(i ? n.out : n.in)[i ? 1 : 2] = &bias;
+		cuda_conv_way_text(&dev, &n, &key, text[1]);
+		cuda_conv_key_text(&dev, "way", &key, expected);
+		assert_string_equal(text[0], expected);
+		cuda_conv_key_text(&dev, "way-bias", &key, expected);
+		assert_string_equal(text[1], expected);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -290,6 +313,7 @@ int main(void)
 		cmocka_unit_test(a_fallback_is_not_asked_for_where_an_engine_is_ready),
 		cmocka_unit_test(a_plan_that_ends_the_context_is_the_error),
 		cmocka_unit_test(what_a_pass_takes_counts_beside_the_convolution_that_replaces_it),
+		cmocka_unit_test(ways_with_a_bias_have_a_key_of_their_own),
 		cmocka_unit_test(nothing_is_timed_for_estimates_or_what_is_known),
 	};
 
