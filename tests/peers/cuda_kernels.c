@@ -112,13 +112,6 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
 	return cudaErrorNotSupported;
 }
 
-cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
-{
-	(void)kind;
-	memcpy(to, from, bytes);
-	return cudaSuccess;
-}
-
 cudaError_t cudaMemset2DAsync(
 	void *to, size_t pitch, int value, size_t width, size_t height, cudaStream_t stream)
 {

@@ -285,13 +285,6 @@ cudaError_t cudaHostGetDevicePointer(void **ret, void *memory, unsigned int flag
 	return fake_cuda.broken;
 }
 
-cudaError_t cudaMemset(void *memory, int value, size_t bytes)
-{
-	if (!fake_cuda.broken)
-		memset(memory, value, bytes);
-	return fake_cuda.broken;
-}
-
 #ifndef WITH_KERNELS /* cuda_kernels.c */
 /* ---- kernels: none --------------------------------------------------------------------------- */
 

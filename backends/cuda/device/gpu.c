@@ -277,8 +277,10 @@ static struct cuda_block *keep(struct cuda_dev *dev, size_t bytes)
 
 	if (!b)
 		return NULL;
-	if (cudaMalloc(&b->data, bytes) || cudaMemset(b->data, 0, bytes)) {
+	if (cudaMalloc(&b->data, bytes) || cudaMemsetAsync(b->data, 0, bytes, dev->stream) ||
+		cudaStreamSynchronize(dev->stream)) { /* other queues may use the memory next */
 		cudaGetLastError(); /* clears the error: a later check must not report it */
+		cudaFree(b->data);
 		free(b);
 		return NULL;
 	}
@@ -293,6 +295,16 @@ void *cuda_keep(struct cuda_dev *dev, size_t bytes)
 	const struct cuda_block *b = keep(dev, bytes);
 
 	return b ? b->data : NULL;
+}
+
+int cuda_upload(struct cuda_dev *dev, void *to, const void *from, size_t bytes, const char *what,
+	struct jm_err *err)
+{
+	cudaError_t rc = cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, dev->stream);
+
+	if (!rc)
+		rc = cudaStreamSynchronize(dev->stream);
+	return cuda_check(dev, rc, what, err);
 }
 
 /* Smaller workspaces are kept too, because groups that are already built hold their addresses. */

@@ -26,6 +26,9 @@ void cuda_timed(struct cuda_dev *dev, const char *op, const char *way, const cha
 int cuda_lost(const struct cuda_dev *dev, struct jm_err *err);
 /* Zeroed device memory that is kept until the device is closed; NULL = out of memory. */
 void *cuda_keep(struct cuda_dev *dev, size_t bytes);
+/* Copies from the host to memory that any queue may use next. */
+int cuda_upload(struct cuda_dev *dev, void *to, const void *from, size_t bytes, const char *what,
+	struct jm_err *err);
 /* Memory that all groups share, one after the other; kept until the device is closed. NULL = out of
  * memory. */
 void *cuda_workspace(struct cuda_dev *dev, size_t bytes);

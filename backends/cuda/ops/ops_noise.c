@@ -35,8 +35,7 @@ static int copy_parts(
 	code = cuda_check(
 		dev, cudaMalloc(&exec->own, bytes), "Allocating the factors of noise", err);
 	return code ? code
-		    : cuda_check(dev, cudaMemcpy(exec->own, host, bytes, cudaMemcpyHostToDevice),
-			      "Copying the factors of noise", err);
+		    : cuda_upload(dev, exec->own, host, bytes, "Copying the factors of noise", err);
 }
 
 static int build_noise(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)

@@ -22,7 +22,7 @@ static int make_angles(struct cuda_dev *dev, struct cuda_angles *a, struct jm_er
 {
 	size_t count = (size_t)(2 * a->seq * a->half);
 	float *host = malloc(count * sizeof *host);
-	int code = 0;
+	int code;
 
 	a->data = cuda_keep(dev, count * sizeof *host);
 	if (!host || !a->data) {
@@ -37,9 +37,8 @@ static int make_angles(struct cuda_dev *dev, struct cuda_angles *a, struct jm_er
 			host[(a->seq + s) * a->half + i] = (float)sin(angle);
 		}
 	}
-	code = cuda_check(dev,
-		cudaMemcpy(a->data, host, count * sizeof *host, cudaMemcpyHostToDevice),
-		"Copying the angles of rope", err);
+	code = cuda_upload(
+		dev, a->data, host, count * sizeof *host, "Copying the angles of rope", err);
 	free(host);
 	return code;
 }

@@ -103,8 +103,7 @@ static int copy_tables(struct cuda_dev *dev, const struct jm_node *n, struct tab
 	code = cuda_check(dev, cudaMalloc((void **)&m->data, count * sizeof *host),
 		"Allocating the tables of a transform", err);
 	if (!code)
-		code = cuda_check(dev,
-			cudaMemcpy(m->data, host, count * sizeof *host, cudaMemcpyHostToDevice),
+		code = cuda_upload(dev, m->data, host, count * sizeof *host,
 			"Copying the tables of a transform", err);
 	free(host);
 	return code;
