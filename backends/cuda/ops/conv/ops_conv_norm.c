@@ -271,8 +271,10 @@ static int build_once(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_er
 
 		fits = cuda_bn_is_once(dev, &p);
 	}
-	if (!fits || !cuda_meeting_of(dev).arrived)
+	if (!fits)
 		return refuse(err);
+	if (!cuda_meeting_of(dev).arrived)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a batch norm.");
 	code = build_apart(dev, exec, err);
 	if (exec->own)
 		((struct conv_norm *)exec->own)->way = ONCE;
