@@ -227,11 +227,10 @@ __global__ void __launch_bounds__(THREADS, 1) wide_pixels_kernel(
 	const struct places m = {shared_at(memory),
 		shared_at(memory) + (COLUMNS + pair * ROWS) * k * 2, barriers + 8 + 8 * pair};
 	const int column = (int)blockIdx.x * COLUMNS + group % 2 * OWN,
-		  step = (int)gridDim.y * 2 * ROWS, begin = ((int)blockIdx.y * 2 + pair) * ROWS;
-	const int end = (int)p.rows;
+		  step = (int)gridDim.y * 2 * ROWS, begin = ((int)blockIdx.y * 2 + pair) * ROWS,
+		  end = (int)p.rows;
 	const bool leads = threadIdx.x % PAIR == 0;
 	struct own_sums sums = {};
-	int phase = 0;
 
 	if (threadIdx.x == 0)
 		init_barriers(barriers);
@@ -244,7 +243,7 @@ __global__ void __launch_bounds__(THREADS, 1) wide_pixels_kernel(
 	barrier_wait(barriers, 0);
 	if (pair && begin < end) /* the pairs multiply in turn */
 		barrier_wait(barriers + 24, 0);
-	for (int row = begin; row < end; row += step, phase ^= 1) {
+	for (int row = begin, phase = 0; row < end; row += step, phase ^= 1) {
 		fragments d;
 
 		barrier_wait(m.barrier, phase);

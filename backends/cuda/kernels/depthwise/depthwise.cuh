@@ -198,7 +198,18 @@ __device__ __forceinline__ void load_normers(const float *mean, const float *rst
 	}
 }
 
-/* The same, rounded before. */
+/* Those of the thread's channels. */
+__device__ __forceinline__ void load_normer(const struct normers &of, float (&mean)[CHANNELS],
+	float (&scale)[CHANNELS], float (&shift)[CHANNELS])
+{
+	const int own = threadIdx.x % LANES * CHANNELS;
+
+	load(of.mean + own, mean);
+	load(of.scale + own, scale);
+	load(of.shift + own, shift);
+}
+
+/* Two numbers in 16 bits, those below 0 as 0. */
 __device__ __forceinline__ unsigned two_open(const bf16 *, float low, float high)
 {
 	unsigned v;

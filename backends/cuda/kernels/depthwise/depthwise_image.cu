@@ -98,13 +98,10 @@ template <typename T, bool MORE> struct norm_sums {
 	__device__ __forceinline__ void row(
 		const struct cuda_depthwise &p, int64_t at, int columns, struct three &sum)
 	{
-		const int own = threadIdx.x % LANES * CHANNELS;
 		float mean[CHANNELS], scale[CHANNELS], shift[CHANNELS];
 		T *y = as<T>(p.y) + at;
 
-		load(of.mean + own, mean);
-		load(of.scale + own, scale);
-		load(of.shift + own, shift);
+		load_normer(of, mean, scale, shift);
 #pragma unroll
 		for (int i = 0; i < COLUMNS; i++) {
 			float v[CHANNELS], above[CHANNELS], before[CHANNELS] = {};
