@@ -4,6 +4,7 @@
  * are infinite or NaN at the same places, and finite where ref's are. Numbers of one row that would
  * spread to all others, as in the gradient of gamma, are not compared.
  */
+#include "engine/graph/layer.h"
 #include "engine/graph/layer_image.h"
 #include "op_case.h"
 
@@ -201,6 +202,17 @@ static void pool_small(struct kit *k, const struct types *t, const struct shape 
 	pool_of(k, t, d, 2 + (int)d->b % 2, 1 + (int)d->n % 2, pad);
 }
 
+/* A first layer whose bias is special, with a ReLU behind it or without. */
+static void stem(struct kit *k, const struct types *t, const struct shape *d, bool opens)
+{
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 4, DIMS(d->b, 3, 19, 22));
+	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.1, 4, DIMS(d->n, 3, 3, 3));
+	struct jm_tensor *bias = kit_special(k, t->v, ALL, 1, DIMS(d->n));
+	struct jm_tensor *y = jm_graph_conv(k->graph, x, w, bias, &(struct jm_window){.pad = 1});
+
+	kit_read(k, opens ? jm_graph_relu(k->graph, y) : y);
+}
+
 /* Rows of queries that hold a NaN, or are so large that one key has all of the weight; whole
  * numbers, so that this is the same key for all. */
 static void attention(struct kit *k, const struct types *t, const struct shape *d, bool causal)
@@ -237,6 +249,7 @@ const struct backend_case backend_special_cases[] = {
 	{"special values, norm of images", norm_image},
 	{"special values, maxpool", pool},
 	{"special values, maxpool, small", pool_small},
+	{"special values, first layer", stem},
 	{"special values, attention", attention},
 	{0},
 };

@@ -129,13 +129,20 @@ __device__ __forceinline__ unsigned weights(const struct cuda_stem &p, int filte
 	return v;
 }
 
+/* What a part of x leaves; an infinite one leaves nothing. */
+template <typename T> __device__ __forceinline__ float rest_of(float x, T part)
+{
+	return isinf((float)part) ? 0 : x - (float)part;
+}
+
 /* The parts of the bias at this tap and the next, if they are there. */
 template <typename T>
 __device__ __forceinline__ unsigned bias_parts(const struct cuda_stem &p, int filter, int tap)
 {
 	const float bias = filter < p.filters && p.bias ? p.bias[filter] : 0;
-	const T high = (T)bias, middle = (T)(bias - (float)high),
-		low = (T)(bias - (float)high - (float)middle);
+	const T high = (T)bias;
+	const float rest = rest_of(bias, high);
+	const T middle = (T)rest, low = (T)(rest - (float)middle);
 
 	static_assert(TAPS % 2 == 1 && BIAS_PARTS == 3, "the first stands beside the last weight");
 	return tap == TAPS - 1	 ? bits(&high) << 16
