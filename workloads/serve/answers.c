@@ -404,18 +404,25 @@ int jm_answers_keep_bounds(const struct jm_answers *a)
 	return keeps(a, a->ttft, jm_answer_ttft) && keeps(a, a->tpot, longest_tpot);
 }
 
-struct jm_late jm_answers_late(const struct jm_answers *a, int64_t now_ns)
+static void add_late(const struct jm_answers *a, int i, int64_t now_ns, struct jm_late *late)
 {
-	struct jm_late ret = {0};
+	const struct jm_answer *one = &a->answer[i];
+	bool failed = one->state == JM_ANSWER_FAILED;
+	int64_t first = one->first ? one->first : now_ns;
 
-	for (int i = 0; i < a->n; i++) {
-		const struct jm_answer *one = &a->answer[i];
-		bool failed = one->state == JM_ANSWER_FAILED;
-		int64_t first = one->first ? one->first : now_ns;
+	late->ttft += failed || seconds(one->arrived, first) > a->ttft;
+	late->tpot += failed || (one->state == JM_ANSWER_DONE && longest_tpot(one) > a->tpot);
+}
 
-		ret.ttft += failed || seconds(one->arrived, first) > a->ttft;
-		ret.tpot += failed || (one->state == JM_ANSWER_DONE && longest_tpot(one) > a->tpot);
-	}
+struct jm_late jm_answers_late(struct jm_answers *a, int64_t now_ns)
+{
+	struct jm_late ret;
+
+	while (a->n_ended < a->n && a->answer[a->n_ended].state != JM_ANSWER_OPEN)
+		add_late(a, a->n_ended++, now_ns, &a->ended);
+	ret = a->ended;
+	for (int i = a->n_ended; i < a->n; i++)
+		add_late(a, i, now_ns, &ret);
 	return ret;
 }
 

@@ -28,6 +28,11 @@ struct jm_answer {
 	int back;
 };
 
+/* How many requests break each bound. */
+struct jm_late {
+	int ttft, tpot;
+};
+
 /* In the order in which they were added. */
 struct jm_answers {
 	struct jm_answer *answer; /* [n] */
@@ -36,6 +41,8 @@ struct jm_answers {
 	bool timed;		      /* they arrive at times of their own, whatever was answered */
 	double ttft, tpot;	      /* bounds of goodput, s; NAN = none */
 	struct jm_work_window window; /* of jm_answers_find_window; t1_ns = 0: there is none */
+	int n_ended; /* the first so many are done or have failed, as jm_answers_late found */
+	struct jm_late ended; /* of them those that break a bound */
 };
 
 /* One more as it is; what it points to becomes the list's. false: there is no memory for it. */
@@ -72,12 +79,9 @@ json_t *jm_answers_spread(double *x, int n);
 /* Do the 99th percentiles of the span keep the bounds, if a failed request takes for ever? -1:
  * there are no bounds, or no request ended in the span. */
 int jm_answers_keep_bounds(const struct jm_answers *a);
-/* How many requests break each bound. */
-struct jm_late {
-	int ttft, tpot;
-};
-/* Those that do by now. */
-struct jm_late jm_answers_late(const struct jm_answers *a, int64_t now_ns);
+/* Those that break a bound by now. What has ended stays so, and the bounds are the same in each
+ * call: it looks at the requests since the oldest that is open. */
+struct jm_late jm_answers_late(struct jm_answers *a, int64_t now_ns);
 /* Of the bound that more of them break. */
 int jm_late_most(struct jm_late late);
 /* A line for each request that was done. Errors: as jm_output_by. */

@@ -181,6 +181,60 @@ static void goodput_without_a_bound_of_ttft_is_not_above_the_rate_of_answers(voi
 	jm_answers_close(&late);
 }
 
+/* Counted anew: a request is late from its bound on, also while it waits, and if it failed. */
+static struct jm_late late_of_all(const struct jm_answers *a, int64_t now)
+{
+	struct jm_late late = {0};
+
+	for (int i = 0; i < a->n; i++) {
+		const struct jm_answer *one = &a->answer[i];
+		int64_t ttft = (one->first ? one->first : now) - one->arrived;
+		bool failed = one->state == JM_ANSWER_FAILED;
+		double tpot = one->state == JM_ANSWER_DONE ? (double)(one->end - one->first) : 0;
+
+		late.ttft += failed || (double)ttft > a->ttft * 1e9;
+		late.tpot += failed || tpot > a->tpot * 1e9 * (one->output - 1);
+	}
+	return late;
+}
+
+/* While requests arrive, and end in another order: at each time those of all requests. */
+static void late_requests_are_counted_as_they_end(void **state)
+{
+	struct jm_answers a = bounded(0.02, 0.004);
+	struct jm_late found = {0};
+	unsigned int random = 1;
+
+	(void)state;
+	for (int now = 0; now < 2000; now++) {
+		int64_t t = JM_SECOND + now * MS;
+
+		if (now < 1000) {
+			add(&a, 5, 0, JM_ANSWER_OPEN);
+			a.answer[now].arrived = t;
+		}
+		for (int k = 0; k < 4; k++) {
+			struct jm_answer *one;
+
+			random = random * 1664525 + 1013904223;
+			one = &a.answer[a.n - 1 - (int)(random >> 8) % (a.n < 40 ? a.n : 40)];
+			if (one->state == JM_ANSWER_OPEN && one->n_when < 5)
+				assert_true(jm_answers_piece(&a, (int)(one - a.answer), t));
+			if (one->n_when == 5)
+				one->state = JM_ANSWER_DONE;
+			else if (random % 97 == 0 && one->state == JM_ANSWER_OPEN)
+				one->state = JM_ANSWER_FAILED;
+		}
+		found = jm_answers_late(&a, t);
+		assert_int_equal(found.ttft, late_of_all(&a, t).ttft);
+		assert_int_equal(found.tpot, late_of_all(&a, t).tpot);
+	}
+	assert_in_range(found.ttft, 10, 990);
+	assert_in_range(found.tpot, 10, 990);
+	assert_true(a.n_ended > 0);
+	jm_answers_close(&a);
+}
+
 /* All tokens of an answer come in one event: nothing is known of the time from one to the next. */
 static void tokens_in_one_piece_keep_no_bound_of_tpot(void **state)
 {
@@ -211,6 +265,7 @@ int main(void)
 		cmocka_unit_test(each_bound_is_kept_by_its_own_percentile),
 		cmocka_unit_test(what_is_unknown_is_null_and_what_is_none_is_0),
 		cmocka_unit_test(a_window_without_a_request_has_no_percentiles),
+		cmocka_unit_test(late_requests_are_counted_as_they_end),
 		cmocka_unit_test(tokens_in_one_piece_keep_no_bound_of_tpot),
 		cmocka_unit_test(goodput_is_not_above_the_rate_of_arrivals),
 		cmocka_unit_test(goodput_without_a_bound_of_ttft_is_not_above_the_rate_of_answers),
