@@ -265,21 +265,42 @@ static int relate_cases(struct jm_grouping *g)
 	return list ? 0 : -1;
 }
 
-static void mark_outliers(struct jm_grouping *g, struct jm_group_point *p, int first, int n)
+/* Among the runs of one machine: cards differ from each other by more than runs do. */
+static void mark_outliers_of(
+	struct jm_group_case *c, int n, int machine, double *values, bool *flags)
 {
 	static const int watched[] = {JM_M_THROUGHPUT, JM_M_JOULES_ITEM};
+
+	for (size_t m = 0; m < 2; m++) {
+		for (int i = 0; i < n; i++)
+			values[i] = c[i].machine == machine ? c[i].m.value[watched[m]] : NAN;
+		jm_stat_outliers(values, n, flags);
+		for (int i = 0; i < n; i++)
+			c[i].outlier = c[i].outlier || flags[i];
+	}
+}
+
+/* Is it the first of these cases that has its machine? */
+static bool has_new_machine(const struct jm_group_case *c, int i)
+{
+	int k = 0;
+
+	while (c[k].machine != c[i].machine)
+		k++;
+	return k == i;
+}
+
+static void mark_outliers(struct jm_grouping *g, struct jm_group_point *p, int first, int n)
+{
+	struct jm_group_case *c = &g->c[first];
 	double *values = calloc((size_t)n, sizeof(*values));
 	bool *flags = calloc((size_t)n, sizeof(*flags));
 
-	for (size_t m = 0; values && flags && m < 2; m++) {
-		for (int i = 0; i < n; i++)
-			values[i] = g->c[first + i].m.value[watched[m]];
-		jm_stat_outliers(values, n, flags);
-		for (int i = 0; i < n; i++)
-			g->c[first + i].outlier = g->c[first + i].outlier || flags[i];
-	}
+	for (int i = 0; values && flags && i < n; i++)
+		if (has_new_machine(c, i))
+			mark_outliers_of(c, n, c[i].machine, values, flags);
 	for (int i = 0; i < n; i++)
-		p->n_outliers += g->c[first + i].outlier;
+		p->n_outliers += c[i].outlier;
 	free(flags);
 	free(values);
 }

@@ -205,3 +205,17 @@ def test_ranks_on_two_hosts_are_of_one_machine_that_names_both(tmp_path):
     assert "hosts node1, node2" in " ".join(report(path).split())
     (machine,) = page_data.of(report("--html", "-", path))["machines"]
     assert (machine["host"], machine["hosts"]) == ("node1", "node1, node2")
+
+
+@pytest.mark.parametrize("a, b, outliers", [
+    ([1000, 1001, 999, 1000, 1002, 998], [1100], []),  # another card is none
+    ([1000, 1001, 999, 1500, 1002, 998], [2000, 2001, 1999, 2000, 2002, 1998], [1500]),  # near the median of all
+    ([1000, 1001, 999, 1500], [2000, 2001, 1999, 2000, 2002, 9000], [1500, 9000]),
+    ([1000, 1001, 1500], [2000, 2001, 9000], [])])  # too few of each
+def test_an_outlier_is_one_among_the_runs_of_its_card(tmp_path, a, b, outliers):
+    rows = repeats(a) + repeats(b, cards=("b",))
+    random.Random(4).shuffle(rows)
+    doc = summary("--pool", "devices", write(tmp_path, rows))
+    (series,) = doc["series"]
+    assert series["points"][0]["outliers"] == len(outliers)
+    assert sorted(rows[c["record"]]["total"]["joules_measured"] for c in doc["cases"] if c["outlier"]) == outliers
