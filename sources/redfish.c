@@ -21,8 +21,9 @@
 
 #define MAX_PATH     256
 #define MAX_SUPPLIES 16
-#define KWH	     3.6e6 /* J */
-#define DIGITS	     6	   /* decimals of kWh that are looked at */
+#define LISTED_NS    (5 * JM_SECOND) /* supplies may be plugged in and pulled out during a run */
+#define KWH	     3.6e6	     /* J */
+#define DIGITS	     6		     /* decimals of kWh that are looked at */
 
 /* Where the numbers of a resource are. */
 struct form {
@@ -43,9 +44,10 @@ struct state {
 	const struct form *form;
 	bool has_energy;
 	double step; /* J, of the counter */
-	/* paths of the metrics of power supplies, whose sum is the power; then form is not used */
-	char supply[MAX_SUPPLIES][MAX_PATH];
+	bool sums;   /* the power is the sum of what supplies take in; then form is not used */
+	char supply[MAX_SUPPLIES][MAX_PATH]; /* paths of their metrics */
 	int n_supplies;
+	int64_t listed_ns; /* when they were; 0 = their sum was unknown since */
 	char no_sum
 		[320]; /* a sentence with a space before it: why supplies were found, and no sum of them */
 };
@@ -177,7 +179,8 @@ static double try_supply(struct state *s, const char *path)
 	return watts;
 }
 
-static bool try_supplies(struct state *s, const char *path)
+/* Lists the supplies, and what they take in; NAN = unknown. */
+static double list_supplies(struct state *s, const char *path)
 {
 	struct jm_err none = JM_ERR_INIT;
 	json_t *subsystem = jm_https_get_json(&s->https, path, &none), *list = NULL;
@@ -186,6 +189,8 @@ static bool try_supplies(struct state *s, const char *path)
 	double sum = 0;
 	size_t i;
 
+	s->n_supplies = 0;
+	s->listed_ns = jm_ctx_now(s->ctx);
 	list = link ? jm_https_get_json(&s->https, link, &none) : NULL;
 	json_array_foreach(json_object_get(list, "Members"), i, member)
 	{
@@ -193,10 +198,14 @@ static bool try_supplies(struct state *s, const char *path)
 	}
 	json_decref(list);
 	json_decref(subsystem);
-	if (isnan(plausible(sum)) || strlen(path) >= sizeof(s->path)) {
-		s->n_supplies = 0;
+	return plausible(sum);
+}
+
+static bool try_supplies(struct state *s, const char *path)
+{
+	s->sums = strlen(path) < sizeof(s->path) && !isnan(list_supplies(s, path));
+	if (!s->sums)
 		return false;
-	}
 	memcpy(s->path, path, strlen(path) + 1);
 	s->has_energy = false;
 	return true;
@@ -296,7 +305,7 @@ static int add_meter(
 	int rc;
 
 	meter.scope = strcmp(meter.covers, "/") ? JM_SCOPE_PLATFORM
-		      : s->n_supplies		? JM_SCOPE_PSU
+		      : s->sums			? JM_SCOPE_PSU
 						: JM_SCOPE_NODE;
 	snprintf(meter.id, sizeof(meter.id), "redfish:%.40s%.60s", s->https.host, s->path);
 	snprintf(meter.label, sizeof(meter.label), "%.50s (Redfish)", s->https.host);
@@ -331,14 +340,25 @@ static int redfish_open(struct jm_ctx *ctx, const struct jm_values *options, str
 	return rc;
 }
 
+/* Of the supplies that are there now. */
+static double ask_supplies(struct state *s)
+{
+	bool again = !s->listed_ns || jm_ctx_now(s->ctx) - s->listed_ns >= LISTED_NS;
+	double watts = again ? list_supplies(s, s->path) : supplies_watts(s);
+
+	if (isnan(watts))
+		s->listed_ns = 0;
+	return watts;
+}
+
 /* Power, and energy in joules where there is a counter. */
 static void ask(struct state *s, double *ret_watts, double *ret_joules)
 {
 	struct jm_err none = JM_ERR_INIT;
-	json_t *resource = s->n_supplies ? NULL : jm_https_get_json(&s->https, s->path, &none);
+	json_t *resource = s->sums ? NULL : jm_https_get_json(&s->https, s->path, &none);
 
 	*ret_joules = NAN;
-	*ret_watts = s->n_supplies ? supplies_watts(s) : resource ? watts_of(s, resource) : NAN;
+	*ret_watts = s->sums ? ask_supplies(s) : resource ? watts_of(s, resource) : NAN;
 	if (resource && s->has_energy)
 		*ret_joules = number_at(resource, s->form->energy) * KWH;
 	json_decref(resource);

@@ -118,6 +118,32 @@ def test_an_absent_supply_takes_nothing(bmc):
     assert measure(bmc)["meters"][0]["watts_mean"] == pytest.approx(500)
 
 
+@pytest.mark.parametrize("before, after, last", [
+    ({"State": "Absent"}, {"State": "Enabled"}, 800), ({"State": "Enabled"}, {"State": "Absent"}, 500)])
+def test_a_supply_that_comes_or_goes_during_a_run_counts_from_then_on(bmc, before, after, last):
+    """The places are looked at again every 5 s."""
+    begin = time.monotonic()
+    supplies(bmc, 500, 300)
+    place = bmc.resources["/p/1"]
+    bmc.resources["/p/1"] = lambda: {**place, "Status": before if time.monotonic() < begin + 2 else after}
+    (one,) = measure(bmc, seconds="8")["meters"]
+    power = next(s for s in one["signals"] if s["quantity"] == "power")
+    assert (power["min"], power["max"], power["last"]) == (500, 800, last)
+
+
+def test_a_supply_that_is_pulled_out_takes_nothing(bmc):
+    """Its metrics are gone: the sum is unknown until the places are looked at again, in the next reading."""
+    begin = time.monotonic()
+    supplies(bmc, 500, 300)
+    metrics = bmc.resources["/p/1/m"]
+    bmc.resources["/p/1/m"] = lambda: metrics if time.monotonic() < begin + 1 else {}
+    place = bmc.resources["/p/1"]
+    bmc.resources["/p/1"] = lambda: {**place, "Status": {"State": "Enabled" if time.monotonic() < begin + 1 else "Absent"}}
+    (one,) = measure(bmc, seconds="2")["meters"]
+    power = next(s for s in one["signals"] if s["quantity"] == "power")
+    assert (power["max"], power["last"]) == (800, 500)
+
+
 def test_more_supplies_than_are_kept_are_no_sum(bmc):
     """Sixteen are: a sum without the others would be too small."""
     supplies(bmc, *[10] * 17)
