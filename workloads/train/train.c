@@ -451,24 +451,6 @@ static void keep_scale(struct train *s)
 				"last", c.scale, "steps_skipped", (json_int_t)c.skipped));
 }
 
-/* What is not reached is said, and has neither steps nor seconds. */
-static void keep_until(struct train *s)
-{
-	char what[48], best[48] = "there was no evaluation";
-
-	if (!s->until.figure)
-		return;
-	jm_until_text(&s->until, what, sizeof(what));
-	if (!isnan(s->until.best))
-		snprintf(best, sizeof(best), "the best was %.6g", s->until.best);
-	if (!s->work->ended)
-		jm_work_note(s->work, "A %s was not reached in %ld steps: %s.", what,
-			s->steps - s->first, best);
-	if (s->work->more)
-		json_object_set_new(s->work->more, "until",
-			jm_until_json(&s->until, s->work->window, s->work->epoch_steps));
-}
-
 /* Evaluations that were asked for and did not come are said. */
 static void note_evaluations(const struct train *s)
 {
@@ -562,7 +544,7 @@ static int train_verify(void *state, struct jm_err *err)
 	keep_profile(s);
 	keep_scale(s);
 	jm_train_pictures_keep(s);
-	keep_until(s);
+	jm_until_keep(&s->until, s->work, s->steps - s->first);
 	note_evaluations(s);
 	code = jm_train_keep_ranks(s, err);
 	if (!code)

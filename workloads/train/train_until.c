@@ -64,7 +64,8 @@ bool jm_until_judge(struct jm_until *u, const struct jm_evaluated *e, long steps
 	return enough;
 }
 
-json_t *jm_until_json(
+/* Its energy is that of the phase "until". epoch_steps 0: its epochs are unknown. */
+static json_t *to_json(
 	const struct jm_until *u, const struct jm_work_window *window, long epoch_steps)
 {
 	bool reached = u->steps > 0;
@@ -83,4 +84,20 @@ json_t *jm_until_json(
 	jm_json_set_number(&json, "seconds", seconds);
 	jm_json_set(&json, "joules", json_null());
 	return json;
+}
+
+void jm_until_keep(const struct jm_until *u, struct jm_work *work, long steps)
+{
+	char what[48], best[48] = "there was no evaluation";
+
+	if (!u->figure)
+		return;
+	jm_until_text(u, what, sizeof(what));
+	if (!isnan(u->best))
+		snprintf(best, sizeof(best), "the best was %.6g", u->best);
+	if (!work->ended)
+		jm_work_note(work, "A %s was not reached in %ld steps: %s.", what, steps, best);
+	if (work->more)
+		json_object_set_new(
+			work->more, "until", to_json(u, work->window, work->epoch_steps));
 }

@@ -25,8 +25,8 @@ int jm_until_check(const char *text, struct jm_err *err);
 const char *jm_until_text(const struct jm_until *u, char *out, size_t size);
 /* An evaluation behind so many steps of this run. True: what it found is enough. */
 bool jm_until_judge(struct jm_until *u, const struct jm_evaluated *e, long steps);
-/* Of the record; epoch_steps 0: its epochs are unknown. Its energy is that of the phase "until". */
-struct json_t *jm_until_json(
-	const struct jm_until *u, const struct jm_work_window *window, long epoch_steps);
+/* Of a run of so many steps to its record. What is not reached is said, and has neither steps nor
+ * seconds. */
+void jm_until_keep(const struct jm_until *u, struct jm_work *work, long steps);
 
 #endif
