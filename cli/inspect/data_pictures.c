@@ -154,7 +154,7 @@ static void print_captions(struct jm_data_facts *f, const struct jm_data_set *se
 
 	for (int64_t i = 0; i < texts; i++)
 		empty += t->start[i] == t->start[i + 1];
-	jm_data_count(f, talks ? "questions and answers" : "captions", texts);
+	jm_data_count(f, talks ? "turns" : "captions", texts);
 	if (empty)
 		jm_data_count(f, talks ? "empty ones" : "empty captions", empty);
 	for (int64_t i = 0; i < texts && i < NAMED; i++) {

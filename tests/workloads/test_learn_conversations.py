@@ -71,6 +71,7 @@ def test_shows_conversations(folder):
     done = jm("data", "show", folder / "talks.json")
     assert done.returncode == 0, done.stderr
     assert "Which colour is it?" in done.stdout and "It is red." in done.stdout and "<image>" not in done.stdout
+    assert re.search(r"^turns +2$", done.stdout, re.M)
 
 
 @pytest.mark.parametrize("entries, why", [
