@@ -12,7 +12,7 @@ from jm import SOURCE, jm
 
 COLOURS = {"red": (220, 20, 30), "green": (20, 200, 40), "blue": (30, 40, 230)}
 TOY = ("llava", "--layers", 1, "--hidden", 32, "--heads", 2, "--vocab", 1024, "--image", 16, "--patch", 8, "--vision-layers", 1,
-       "--vision-hidden", 32, "--vision-heads", 2, "--seq", 48, "--batch", 12, "--device", "cpu", "--source", "null", "--lr", "1e-2",
+       "--vision-hidden", 32, "--vision-heads", 2, "--seq", 48, "--device", "cpu", "--source", "null", "--lr", "1e-2",
        "--weight-decay", 0, "--warmup", 0, "--tokenizer", SOURCE / "tests/data/tokenizers/llama2.json")
 
 
@@ -31,7 +31,8 @@ def pictures(tmp_path):
 def run(folder, entries, *more, status=0):
     file = folder / "talks.json"
     file.write_text(entries if isinstance(entries, str) else json.dumps(entries))
-    done = jm("run", *TOY, "--data", file, *more, "--json", "-", timeout=1000, env={"OMP_WAIT_POLICY": "passive"})
+    batch = () if "--batch" in more else ("--batch", 12)
+    done = jm("run", *TOY, *batch, "--data", file, *more, "--json", "-", timeout=1000, env={"OMP_WAIT_POLICY": "passive"})
     assert done.returncode == status, done.stderr
     return done.stderr if status else json.loads(done.stdout)
 
@@ -97,6 +98,17 @@ def test_groups_of_one_length(folder):
     assert sorted_ == again
     long = run(folder, talks[1::2], *words)["step_series"]["loss"][0]  # the same twelve in another order
     assert sorted_[0] == pytest.approx(long, rel=1e-4) and mixed[0] != pytest.approx(long, rel=1e-4)
+
+
+def test_batches_of_a_step_count_alike(folder):
+    """Of two answers of unlike lengths: in one batch tokens have one weight, in two batches, of one rank or of two, answers have."""
+    talks = [talk("of/red.png", "red"), talk("of/blue.png", "blue blue blue blue")]
+    loss = lambda entries, *words: run(folder, entries, "--steps", 1, "--augment", "off", *words)["step_series"]["loss"][0]
+    *each, one = (loss(entries, "--batch", len(entries)) for entries in (talks[:1], talks[1:], talks))
+    mean = sum(each) / 2
+    assert loss(talks, "--batch", 1, "--accumulate", 2) == pytest.approx(mean, rel=1e-5)
+    assert loss(talks, "--batch", 1, "--ranks", 2) == pytest.approx(mean, rel=1e-5)
+    assert abs(one - each[1]) < 0.4 * abs(each[0] - each[1])  # nearer to the longer one
 
 
 def test_groups_need_conversations(folder):
