@@ -100,6 +100,8 @@ struct jm_segment {
 struct jm_shard {
 	struct jm_segment *segment;
 	int n, cap;
+	/* elements of matrices, where the gradients of vectors have a slab of their own; else 0 */
+	int64_t n_matrices;
 	struct jm_tensor *own_norm, *norms; /* of this rank's share [1], of all ranks [ranks] */
 };
 

@@ -425,7 +425,7 @@ static struct jm_graph *new_graph(const struct jm_training *t)
 	g->row_multiple = t->row_multiple ? t->row_multiple : t->pure ? JM_ROW_MULTIPLE : 1;
 	if (t->pure)
 		g->matrix = g->stream = g->compute;
-	if (t->pure && t->ranks <= 1)
+	if (t->pure && (t->ranks <= 1 || (t->tp * t->pp <= 1 && !t->by_host)))
 		g->gradient = g->compute;
 	if (narrows(t, t->residual))
 		g->stream = g->compute;

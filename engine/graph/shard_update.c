@@ -59,7 +59,9 @@ struct plan {
 	bool whole_matrices;  /* every rank updates all regions of matrices */
 	int64_t end[REGIONS]; /* elements of the slabs up to the end of each region */
 	struct slab slab[2];  /* that of vectors alone is absent unless their type is another one */
-	struct jm_tensor *grads, *own_grads, *copies;
+	/* of all gradients; or of those of matrices and of those of vectors */
+	struct jm_tensor *grads[2], *own_grads[2];
+	struct jm_tensor *copies;
 	struct jm_tensor *norm, *now, *scale;
 };
 
@@ -179,18 +181,26 @@ static int64_t start_of(const struct plan *p, enum region region)
 	return region ? p->end[region - 1] : 0;
 }
 
+/* True if gradients of matrices and vectors have slabs of their own, because types differ. */
+static bool is_split(const struct jm_graph *g)
+{
+	return g->gradient != g->vector;
+}
+
 /* Gives each parameter of the region its place; returns the elements so far. */
 static int64_t place(const struct plan *p, enum region region, int64_t n)
 {
 	struct jm_graph *g = p->g;
-	size_t size = jm_dtype_bytes(g->vector);
+	bool vectors = region > MATRICES && region <= VECTORS;
+	size_t size = jm_dtype_bytes(vectors ? g->vector : g->gradient);
+	int64_t first = vectors && is_split(g) ? p->end[MATRICES] : 0;
 
 	for (int i = 0; i < g->n_cells; i++) {
 		struct jm_cell *c = g->cell[i];
 
 		if (!is_in(p, c, region))
 			continue;
-		jm_graph_cell(g, c->grad)->slab_offset = (size_t)n * size;
+		jm_graph_cell(g, c->grad)->slab_offset = (size_t)(n - first) * size;
 		n += round_up(jm_tensor_count(&c->t), JM_UPDATE_ALIGN / 2);
 	}
 	return n;
@@ -227,6 +237,26 @@ static void make_slab(struct plan *p, int64_t from, int64_t to, enum jm_dtype ty
 				n_state);
 }
 
+/* Gradients of n elements, the first n_first of them of matrices, and this rank's sums. */
+static void make_gradients(struct plan *p, int64_t n_first, int64_t n)
+{
+	struct jm_graph *g = p->g;
+	int64_t of[] = {n_first, n - n_first};
+
+	for (int k = 0, to = 0; k < 2; k++) {
+		enum jm_dtype type = k ? g->vector : g->gradient;
+
+		if (!of[k])
+			continue;
+		p->grads[to] = jm_update_flat(g, JM_CLASS_GRAD, type, of[k],
+			to ? "slab.gradients.vectors" : "slab.gradients");
+		p->own_grads[to] = jm_update_flat(g, JM_CLASS_GRAD, type, of[k] / ranks(p),
+			to ? "shard.gradients.vectors" : "shard.gradients");
+		to++;
+	}
+	p->s->n_matrices = of[1] ? n_first : 0;
+}
+
 /* Masters of one type have one slab; without them matrices and vectors have one each. */
 static void make_slabs(struct plan *p)
 {
@@ -234,11 +264,10 @@ static void make_slabs(struct plan *p)
 	static const char *const vectors[] = {
 		"slab.parameters.vectors", "m.vectors", "v.vectors", "average.vectors"};
 	struct jm_graph *g = p->g;
-	int64_t n = p->end[REGIONS - 1], own = n / ranks(p), n_copied = n - p->end[VECTORS];
+	int64_t n = p->end[REGIONS - 1], n_copied = n - p->end[VECTORS];
 	int64_t n_first = g->matrix == g->vector ? n : p->end[MATRICES];
 
-	p->grads = jm_update_flat(g, JM_CLASS_GRAD, g->vector, n, "slab.gradients");
-	p->own_grads = jm_update_flat(g, JM_CLASS_GRAD, g->vector, own, "shard.gradients");
+	make_gradients(p, is_split(g) ? p->end[MATRICES] : n, n);
 	make_slab(p, 0, n_first, g->matrix, all);
 	make_slab(p, n_first, n, g->vector, vectors);
 	if (n_copied)
@@ -251,9 +280,21 @@ static const struct slab *slab_at(const struct plan *p, int64_t from)
 }
 
 /* The place of the parameter among the elements of all slabs. */
-static int64_t place_of(const struct plan *p, const struct jm_cell *c)
+static int64_t place_of(const struct jm_graph *g, const struct jm_cell *c)
 {
-	return (int64_t)(jm_graph_cell(p->g, c->grad)->slab_offset / jm_dtype_bytes(p->g->vector));
+	size_t at = jm_graph_cell(g, c->grad)->slab_offset / jm_dtype_bytes(c->grad->type);
+
+	return (int64_t)at + (c->t.rank > 1 ? 0 : g->shard->n_matrices);
+}
+
+/* The slab of the gradients of element `from` of all: 0 or 1; *ret: the place in it. */
+static int grads_at(const struct plan *p, int64_t from, int64_t *ret)
+{
+	int64_t first = p->s->n_matrices;
+	int slab = first && from >= first;
+
+	*ret = slab ? from - first : from;
+	return slab;
 }
 
 /* The copy becomes a tensor that persists, with its place in the slab of copies. */
@@ -266,7 +307,7 @@ static void keep_copy(const struct plan *p, const struct jm_cell *c)
 	copy->needs_grad = false;
 	copy->producer = NULL;
 	copy->slab = p->copies;
-	copy->slab_offset = (size_t)(place_of(p, c) - first) * jm_dtype_bytes(copy->t.type);
+	copy->slab_offset = (size_t)(place_of(p->g, c) - first) * jm_dtype_bytes(copy->t.type);
 }
 
 static void make_views(const struct plan *p)
@@ -276,13 +317,14 @@ static void make_views(const struct plan *p)
 	for (int i = 0; i < g->n_cells; i++) {
 		struct jm_cell *c = g->cell[i];
 		const struct slab *s;
+		int64_t at;
 
 		if (!jm_update_trains(c))
 			continue;
-		s = slab_at(p, place_of(p, c));
+		s = slab_at(p, place_of(p->g, c));
 		c->slab = s->params;
-		c->slab_offset = (size_t)(place_of(p, c) - s->from) * jm_dtype_bytes(c->t.type);
-		jm_graph_cell(g, c->grad)->slab = p->grads;
+		c->slab_offset = (size_t)(place_of(p->g, c) - s->from) * jm_dtype_bytes(c->t.type);
+		jm_graph_cell(g, c->grad)->slab = p->grads[grads_at(p, place_of(g, c), &at)];
 		if (p->copied[i])
 			keep_copy(p, c);
 	}
@@ -357,7 +399,7 @@ static void divide(struct plan *p, enum region region)
 
 		if (!is_in(p, c, region))
 			continue;
-		end = place_of(p, c) + jm_tensor_count(&c->t);
+		end = place_of(p->g, c) + jm_tensor_count(&c->t);
 		end = end / unit(p) * unit(p);
 		if (end <= from || (size_t)(end - from) * size < least)
 			continue;
@@ -389,12 +431,13 @@ static void add_nodes(const struct plan *p, struct jm_segment *s)
 	const struct slab *slab = slab_at(p, s->from);
 	int64_t own = s->n / ranks(p), from = s->from + g->rank * own;
 	int64_t state = state_at(p, s->from) - state_at(p, slab->from);
-	int64_t copied = p->end[VECTORS], first = s->is_whole ? s->from : from;
+	int64_t copied = p->end[VECTORS], first = s->is_whole ? s->from : from, at;
+	int of = grads_at(p, s->from, &at);
 	bool copies = s->from >= copied, writes = copies && p->how->kind != JM_UPDATE_SGD;
 	int64_t n;
 
-	s->grads = view(p, p->grads, s->from, s->n, "slab.gradients.segment");
-	s->own_grads = view(p, p->own_grads, s->from / ranks(p), own, "shard.gradients.segment");
+	s->grads = view(p, p->grads[of], at, s->n, "slab.gradients.segment");
+	s->own_grads = view(p, p->own_grads[of], at / ranks(p), own, "shard.gradients.segment");
 	s->params = s->whole =
 		view(p, slab->params, s->from - slab->from, s->n, "slab.parameters.segment");
 	s->masters = s->updated =
@@ -419,18 +462,19 @@ static void add_nodes(const struct plan *p, struct jm_segment *s)
 	g->n_update++;
 }
 
-/* The own share of the sums of gradients of these regions; NULL = there are none. */
+/* The own share of the sums of gradients of these regions; NULL = there are none. Ranks that share
+ * a model have one slab of gradients. */
 static struct jm_tensor *own_grads_of(const struct plan *p, enum region first, enum region last)
 {
 	int64_t from = start_of(p, first) / ranks(p), n = p->end[last] / ranks(p) - from;
 
-	return n ? view(p, p->own_grads, from, n, "shard.gradients.kind") : NULL;
+	return n ? view(p, p->own_grads[0], from, n, "shard.gradients.kind") : NULL;
 }
 
 /* Of the own share, what no other rank of the model counts. */
 static void add_own_norm(const struct plan *p)
 {
-	struct jm_tensor *x = p->own_grads, *more = NULL;
+	struct jm_tensor *x = p->own_grads[0], *more = p->own_grads[1];
 
 	if (p->g->tp_rank) {
 		x = own_grads_of(p, CUT, CUT);
@@ -537,8 +581,7 @@ int jm_graph_shard_update(struct jm_graph *g, const struct jm_adamw *how, struct
 
 struct jm_shard_run jm_shard_run(const struct jm_graph *g, const struct jm_cell *c, int64_t first)
 {
-	size_t grad = jm_graph_cell(g, c->grad)->slab_offset;
-	int64_t place = (int64_t)(grad / jm_dtype_bytes(g->vector)), at = place + first;
+	int64_t place = place_of(g, c), at = place + first;
 	const struct jm_segment *s = g->shard->segment;
 	struct jm_shard_run run;
 	int64_t each, left = place + jm_tensor_count(&c->t) - at;

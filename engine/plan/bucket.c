@@ -20,17 +20,18 @@
 #define HOST_RATE 30e9
 #define PRODUCTS  0.6
 
-/* An interval of the slab of gradients. */
+/* An interval of the slabs of gradients. */
 struct piece {
-	size_t from, to; /* bytes */
-	int last;	 /* the unit that writes it last */
+	int64_t from, to; /* elements; those of the first slab come first */
+	int last;	  /* the unit that writes it last */
 	bool sent;
 };
 
 struct buckets {
 	struct jm_program *p;
-	struct jm_tensor *slab;
-	struct piece *piece; /* by rising offset, without gaps */
+	/* of all gradients, or of those of matrices and of those of vectors; NULL = none */
+	struct jm_tensor *slab[2];
+	struct piece *piece; /* by rising place, without gaps */
 	int n;
 	struct jm_unit **order; /* the old and the new units */
 	int n_order;
@@ -65,27 +66,58 @@ static int by_place(const void *a, const void *b)
 	return x->from < y->from ? -1 : x->from > y->from;
 }
 
-/* Finds the views of the slab whose gradients micro-steps compute; padding belongs to the view
+/* Elements of the slabs before slab k. */
+static int64_t first_of(const struct buckets *b, int k)
+{
+	return k ? jm_tensor_count(b->slab[0]) : 0;
+}
+
+/* The slab of the element: 0 or 1. */
+static int slab_at(const struct buckets *b, int64_t place)
+{
+	return b->slab[1] && place >= first_of(b, 1);
+}
+
+/* The first element of a gradient among those of all slabs; -1 = it is none of a parameter. */
+static int64_t place_of(const struct buckets *b, const struct jm_cell *c)
+{
+	for (int k = 0; k < 2; k++)
+		if (c->slab && c->slab == b->slab[k])
+			return first_of(b, k) +
+			       (int64_t)(c->slab_offset / jm_dtype_bytes(b->slab[k]->type));
+	return -1;
+}
+
+static size_t bytes_of(const struct buckets *b, const struct piece *first, const struct piece *last)
+{
+	size_t size = jm_dtype_bytes(b->slab[slab_at(b, first->from)]->type);
+
+	return (size_t)(last->to - first->from) * size;
+}
+
+/* Finds the views of the slabs whose gradients micro-steps compute; padding belongs to the view
  * before it. */
 static void find_pieces(struct buckets *b)
 {
 	const struct jm_graph *g = b->p->graph;
+	int64_t all = first_of(b, 1) + (b->slab[1] ? jm_tensor_count(b->slab[1]) : 0);
 
 	for (int i = 0; i < g->n_cells; i++) {
 		const struct jm_cell *c = g->cell[i];
+		int64_t from = place_of(b, c);
 
-		if (c->slab == b->slab && c->first >= 0 && c->first < b->p->n_micro)
-			b->piece[b->n++] = (struct piece){.from = c->slab_offset, .last = -1};
+		if (from >= 0 && c->first >= 0 && c->first < b->p->n_micro)
+			b->piece[b->n++] = (struct piece){.from = from, .last = -1};
 	}
 	qsort(b->piece, (size_t)b->n, sizeof(*b->piece), by_place);
 	for (int i = 0; i < b->n; i++)
-		b->piece[i].to = i + 1 < b->n ? b->piece[i + 1].from : b->slab->bytes;
+		b->piece[i].to = i + 1 < b->n ? b->piece[i + 1].from : all;
 	if (b->n)
 		b->piece[0].from = 0;
 }
 
-/* The last piece that begins at or before this offset. */
-static struct piece *piece_at(const struct buckets *b, size_t place)
+/* The last piece that begins at or before this place. */
+static struct piece *piece_at(const struct buckets *b, int64_t place)
 {
 	int i = 0;
 
@@ -105,9 +137,10 @@ static void find_last_writes(const struct buckets *b)
 			for (int o = 0; o < group->node[k]->n_out; o++) {
 				struct jm_tensor *t = group->node[k]->out[o];
 				const struct jm_cell *c = t ? jm_graph_cell(b->p->graph, t) : NULL;
+				int64_t place = c ? place_of(b, c) : -1;
 
-				if (c && c->slab == b->slab)
-					piece_at(b, c->slab_offset)->last = i;
+				if (place >= 0)
+					piece_at(b, place)->last = i;
 			}
 	}
 }
@@ -135,15 +168,17 @@ static int new_unit(struct buckets *b, enum jm_op op, struct jm_tensor *from, st
 static int add_start(struct buckets *b, int i, int k, struct jm_err *err)
 {
 	struct jm_graph *g = b->p->graph;
-	size_t from = b->piece[i].from, bytes = b->piece[k - 1].to - from;
-	int64_t n = (int64_t)(bytes / jm_dtype_bytes(b->slab->type));
+	int64_t from = b->piece[i].from, n = b->piece[k - 1].to - from;
+	int at = slab_at(b, from);
+	enum jm_dtype type = b->slab[at]->type;
 	struct jm_tensor *view =
-		jm_graph_tensor(g, JM_CLASS_GRAD, b->slab->type, 1, &n, "slab.gradients.bucket");
+		jm_graph_tensor(g, JM_CLASS_GRAD, type, 1, &n, "slab.gradients.bucket");
 
 	if (!view)
 		return jm_err_set(err, g->err.code, "%s", g->err.text);
-	jm_graph_cell(g, view)->slab = b->slab;
-	jm_graph_cell(g, view)->slab_offset = from;
+	jm_graph_cell(g, view)->slab = b->slab[at];
+	jm_graph_cell(g, view)->slab_offset =
+		(size_t)(from - first_of(b, at)) * jm_dtype_bytes(type);
 	for (int j = i; j < k; j++)
 		b->piece[j].sent = true;
 	return new_unit(b, JM_OP_ALL_REDUCE_START, view, view, err);
@@ -155,9 +190,13 @@ static int add_starts(struct buckets *b, int at, size_t least, struct jm_err *er
 	int code = 0;
 
 	for (int i = 0, k; i < b->n && !code; i = k) {
-		for (k = i; k < b->n && !b->piece[k].sent && b->piece[k].last <= at; k++)
+		int slab = slab_at(b, b->piece[i].from);
+
+		for (k = i; k < b->n && !b->piece[k].sent && b->piece[k].last <= at &&
+			    slab_at(b, b->piece[k].from) == slab;
+			k++)
 			;
-		if (k > i && b->piece[k - 1].to - b->piece[i].from >= least)
+		if (k > i && bytes_of(b, &b->piece[i], &b->piece[k - 1]) >= least)
 			code = add_start(b, i, k, err);
 		if (k == i)
 			k++;
@@ -181,11 +220,10 @@ static int last_write(const struct buckets *b)
 /* The last unit that writes a gradient of the segment. */
 static int completed_by(const struct buckets *b, const struct jm_segment *s)
 {
-	size_t size = jm_dtype_bytes(b->slab->type), from = (size_t)s->from * size;
 	int last = -1;
 
 	for (int i = 0; i < b->n; i++)
-		if (b->piece[i].from < from + s->grads->bytes && b->piece[i].to > from &&
+		if (b->piece[i].from < s->from + s->n && b->piece[i].to > s->from &&
 			b->piece[i].last > last)
 			last = b->piece[i].last;
 	return last < 0 ? last_write(b) : last;
@@ -224,11 +262,9 @@ static const struct jm_segment *last_before(const struct buckets *b, int end)
 
 static bool lies_in(const struct buckets *b, const struct jm_tensor *t, const struct jm_segment *s)
 {
-	size_t from = (size_t)s->from * jm_dtype_bytes(b->slab->type);
-	const struct jm_cell *c = jm_graph_cell(b->p->graph, t);
+	int64_t at = place_of(b, jm_graph_cell(b->p->graph, t));
 
-	return c->slab == b->slab && c->slab_offset < from + s->grads->bytes &&
-	       from < c->slab_offset + c->t.bytes;
+	return at >= 0 && at < s->from + s->n && s->from < at + jm_tensor_count(t);
 }
 
 /* True if the unit is a single node that writes only gradients of parameters, among them one of
@@ -242,7 +278,7 @@ static bool completes_part(
 	if (u->group.n_nodes > 1 || u->saved)
 		return false;
 	for (int i = 0; i < n->n_out; i++) {
-		if (n->out[i] && jm_graph_cell(b->p->graph, n->out[i])->slab != b->slab)
+		if (n->out[i] && place_of(b, jm_graph_cell(b->p->graph, n->out[i])) < 0)
 			return false;
 		found = found || (n->out[i] && lies_in(b, n->out[i], s));
 	}
@@ -446,7 +482,8 @@ static int insert(struct buckets *b, struct jm_err *err)
 		if (i == n_micro) {
 			p->n_micro = b->n_order;
 			if (!code)
-				code = new_unit(b, JM_OP_ALL_REDUCE_WAIT, b->slab, b->slab, err);
+				code = new_unit(
+					b, JM_OP_ALL_REDUCE_WAIT, b->slab[0], b->slab[0], err);
 		}
 		b->order[b->n_order++] = p->unit[i];
 		if (!code)
@@ -490,10 +527,12 @@ static int add(struct buckets *b, struct jm_err *err)
 
 int jm_program_add_reduction(struct jm_program *p, struct jm_err *err)
 {
-	struct buckets b = {.p = p, .slab = jm_graph_find(p->graph, "slab.gradients")};
+	struct buckets b = {.p = p,
+		.slab = {jm_graph_find(p->graph, "slab.gradients"),
+			jm_graph_find(p->graph, "slab.gradients.vectors")}};
 	int code;
 
-	if (jm_graph_ranks(p->graph) < 2 || !b.slab || p->n_micro == p->n_units)
+	if (jm_graph_ranks(p->graph) < 2 || !b.slab[0] || p->n_micro == p->n_units)
 		return 0;
 	b.piece = calloc((size_t)p->graph->n_cells + 1, sizeof(*b.piece));
 	if (!b.piece)

@@ -250,16 +250,22 @@ static int start(
 	return start_beside(r, r->comm, t, kind, err);
 }
 
+static const enum jm_comm_type comm_types[JM_DTYPE_COUNT] = {[JM_F32] = JM_COMM_F32,
+	[JM_BF16] = JM_COMM_BF16,
+	[JM_F16] = JM_COMM_F16,
+	[JM_F64] = JM_COMM_F64};
+
 static int start_sum(struct jm_program *p, const struct jm_node *n, struct jm_err *err)
 {
 	const struct jm_tensor *to = n->out[0];
-	bool wide = to->type == JM_F64, scatter = n->op == JM_OP_REDUCE_SCATTER_START;
+	enum jm_comm_type type = comm_types[to->type];
+	bool scatter = n->op == JM_OP_REDUCE_SCATTER_START;
 	struct jm_transfer sum = {.kind = scatter ? JM_REDUCE_SCATTER : JM_ALL_REDUCE,
-		.type = wide ? JM_COMM_F64 : JM_COMM_F32,
+		.type = type,
 		.rounds = p->graph->rounds_sums,
 		.from = n->in[0]->data,
 		.to = to->data,
-		.count = to->bytes / (wide ? sizeof(double) : sizeof(float))};
+		.count = to->bytes / jm_comm_type_bytes(type)};
 
 	return start(p, &sum, JM_ACCOUNT_SUM, err);
 }
@@ -343,11 +349,6 @@ static int wait_for_transfers(struct jm_program *p, const struct jm_tensor *t, s
 }
 
 /* ---- ranks that share a model ---------------------------------------------------------------- */
-
-static const enum jm_comm_type comm_types[JM_DTYPE_COUNT] = {[JM_F32] = JM_COMM_F32,
-	[JM_BF16] = JM_COMM_BF16,
-	[JM_F16] = JM_COMM_F16,
-	[JM_F64] = JM_COMM_F64};
 
 static enum jm_transfer_kind kind_of(enum jm_op op)
 {

@@ -13,7 +13,7 @@ from jm import BUILD, USAGE, jm, sentence
 from runs import FAILED, one, records
 
 RESNET = ["run", "resnet18", "--image", "32", "--classes", "10", "--warmup", "0", "--source", "null"]
-GAPS = 0.03  # matrices, which are small here, begin at lines of 128 bytes; the gaps before them are sent, too
+GAPS = 0.04  # matrices, which are small here, begin at lines of 128 bytes; the gaps before them are sent, too
 
 
 def train(work, ranks, batch, *more, device="ref", steps=3):
@@ -33,7 +33,7 @@ def test_losses_are_those_of_one_rank(device, more):
 
 
 def test_losses_agree_in_bf16_true():
-    """Of matrices they are bf16 with one rank, f32 with several."""
+    """Of matrices gradients are bf16, with one rank and with several, whose sum is rounded once more."""
     alone, together = (train(GPT, n, 6, "--precision", "bf16-true", "--lr", "0.01") for n in (1, 3))
     assert losses(together) == pytest.approx(losses(alone), rel=1e-3)
 
@@ -163,6 +163,16 @@ def test_a_sharded_update_needs_less_memory_and_sends_copies_in_16_bits():
     assert shared["communication"]["gathered_bytes_per_step"] == pytest.approx(bytes_of_all - matrices / 2, rel=0.01)
     whole, shared = (updated(how, work, 2, batch=2, steps=1)["plan"]["persistent_bytes"] for how in ("off", "on"))
     assert whole - shared == pytest.approx(bytes_of_all / 2, rel=0.01)  # two halves of moments, less a half of sums
+
+
+@pytest.mark.parametrize("how", ["on", "off"])
+def test_without_masters_gradients_are_sent_and_kept_in_16_bits(how):
+    """Those of matrices; vectors are one percent of this network. Kept: parameters, gradients and two moments of 2 bytes; with a
+    sharded update half of the moments, and the own half of the sums."""
+    work = ["128" if before == "--hidden" else word for before, word in zip(["", *GPT], GPT)]
+    found = updated(how, work, 2, "--precision", "bf16-true", batch=2, steps=1)
+    assert found["communication"]["bytes_per_step"] == pytest.approx(2 * found["plan"]["parameters"], rel=0.05)
+    assert found["plan"]["persistent_bytes"] == pytest.approx(found["plan"]["parameters"] * (7 if how == "on" else 8), rel=0.05)
 
 
 def test_a_sharded_update_clips_by_the_norm_of_all_shares():

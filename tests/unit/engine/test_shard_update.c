@@ -103,6 +103,37 @@ static void check_segments(const struct jm_graph *g, int ranks)
 	assert_int_equal(elements(jm_graph_find(g, "shard.gradients")) * ranks, total);
 }
 
+/* Without masters the gradients of matrices are in 16 bits, in a slab of their own before that of
+ * vectors. */
+static void gradients_of_two_types_have_slabs_of_their_own(void **state)
+{
+	struct jm_graph *g = train("llama3-8b", "bf16-true", 4, 3, 64 << 20);
+	const struct jm_tensor *matrices = jm_graph_find(g, "slab.gradients");
+	const struct jm_tensor *vectors = jm_graph_find(g, "slab.gradients.vectors");
+	int64_t n[2] = {0};
+
+	(void)state;
+	assert_int_equal(matrices->type, JM_BF16);
+	assert_int_equal(vectors->type, JM_F32);
+	for (int i = 0; i < g->shard->n; i++) {
+		const struct jm_segment *s = &g->shard->segment[i];
+		const struct jm_cell *all = jm_graph_cell(g, s->grads);
+		const struct jm_cell *own = jm_graph_cell(g, s->own_grads);
+
+		assert_ptr_equal(all->slab, s->vectors ? vectors : matrices);
+		assert_int_equal(
+			all->slab_offset, (size_t)n[s->vectors] * jm_dtype_bytes(all->slab->type));
+		assert_int_equal(own->slab_offset * 4, all->slab_offset);
+		assert_int_equal(s->masters->type, s->own_grads->type);
+		n[s->vectors] += s->n;
+	}
+	assert_int_equal(elements(matrices), n[0]);
+	assert_int_equal(elements(vectors), n[1]);
+	assert_int_equal(4 * elements(jm_graph_find(g, "shard.gradients")), n[0]);
+	assert_int_equal(4 * elements(jm_graph_find(g, "shard.gradients.vectors")), n[1]);
+	jm_graph_free(g);
+}
+
 static void check(const char *name, const char *precision, int ranks, size_t bucket)
 {
 	struct jm_graph *g = train(name, precision, ranks, 0, bucket);
@@ -345,6 +376,7 @@ static void exchanges_hide_behind_enough_products(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(gradients_of_two_types_have_slabs_of_their_own),
 		cmocka_unit_test(shares_cover_every_parameter_once),
 		cmocka_unit_test(only_products_read_copies),
 		cmocka_unit_test(the_largest_sum_is_not_the_last),
