@@ -301,6 +301,17 @@ def test_sums_go_on_beside_backward(two_devices, accumulate, transport):
     assert together["communication"]["exposed_s_per_step"] > 0
 
 
+@pytest.mark.parametrize("accumulate", ["1", "2"])
+def test_sums_of_bf16_gradients_go_on_beside_backward(two_devices, accumulate):
+    """Without masters: of two slabs, those of matrices in 16 bits, on queues of each device; the same bits as on the host."""
+    work = [*GPT, "--precision", "bf16-true", "--batch", "2", "--steps", "4", "--clip", "0", "--bucket", "0.01", "--accumulate", accumulate]
+    slow = {**two_devices, "JM_FAKE_NCCL_US": "3000"}
+    host = one(*work, "--ranks", "2", "--device", "ref")
+    whole, shared = (one(*work, *TWO, "--transport", "nccl", "--shard-update", how, env=slow) for how in ("off", "on"))
+    assert losses(shared) == losses(whole) == losses(host)
+    assert shared["communication"]["shard_update"] is True and shared["communication"]["transport"] == "nccl"
+
+
 @DEVICE_TRANSPORTS
 @pytest.mark.parametrize("more", [[], ["--bucket", "0.01"], ["--accumulate", "2", "--eval-every", "2", "--eval-batches", "1"]], ids=str)
 def test_a_sharded_update_goes_on_beside_the_next_step(two_devices, more, transport):
