@@ -160,6 +160,8 @@ def test_no_binary_data_come_between_the_results(option, name, tmp_path):
     said = " ".join(done.stdout.split())
     assert done.returncode == FAILED and "metadata" not in done.stdout
     assert f"{option} {name} names what the results and messages of this run go to; name a file" in said
+    # with --json the worker has another output, where the weights would be lost
+    assert "go to; name a file" in run("--classes", 5, "--steps", 1, option, name, status=FAILED)["reason"]
     for file in (f"./{name}" if name == "-" else "/dev/null",):
         assert run("--classes", 5, "--steps", 1, option, file, cwd=tmp_path)["status"] == "ok"
 

@@ -46,10 +46,15 @@ static int our_fd(const struct stat *st)
 
 bool jm_output_is_ours(const char *path)
 {
+	static const char *const names[] = {"-", "/dev/stdout", "/dev/stderr", "/dev/fd/1",
+		"/dev/fd/2", "/proc/self/fd/1", "/proc/self/fd/2"};
 	struct stat st;
 	int fd = stat(path, &st) ? -1 : our_fd(&st);
 
-	return !strcmp(path, "-") || (fd >= 0 && (!S_ISCHR(st.st_mode) || isatty(fd)));
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strcmp(path, names[i]))
+			return true;
+	return fd >= 0 && (!S_ISCHR(st.st_mode) || isatty(fd));
 }
 
 /* A device, a pipe and our own output are written in place; anything else is replaced by a new
