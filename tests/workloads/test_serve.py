@@ -191,6 +191,17 @@ def test_a_file_of_two_options_is_refused_and_kept(one_option, other, served, tm
     assert table.read_text(encoding="utf-8") == "input,output\n3,2\n"
 
 
+@pytest.mark.parametrize("option", ["--requests-csv", "--answers"])
+def test_a_list_on_standard_output_comes_or_is_refused(option):
+    """Where a record, or several cases, have that output, the list would be lost."""
+    words = (*SERVE, "--device", "ref", "--steps", "12", "--input-tokens", "4", "--output-tokens", "2", option, "-")
+    alone = jm(*words)
+    assert alone.returncode == 0 and ("request,input_tokens" in alone.stdout or '"prompt_tokens"' in alone.stdout), alone.stderr
+    for more in (("--json", "-"), ("--repeat", 2)):
+        r = jm(*words, *more)
+        assert r.returncode == 1 and "has no standard output of its own; name a file" in " ".join(r.stdout.split()), r.stdout
+
+
 @pytest.mark.skipif(not CPU.exists(), reason="backend cpu is absent")
 @pytest.mark.parametrize("kv, verified", [("auto", False), ("f8e4m3", None)])
 def test_so_few_wrong_tokens_are_not_judged_with_a_cache_of_8_bits(kv, verified, tmp_path):

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/files/output.h"
 
@@ -14,6 +15,15 @@ static bool is_stream(const char *path)
 
 	return !strcmp(path, "-") ||
 	       (!stat(path, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode));
+}
+
+/* The parent keeps its own output from cases where several, or a record, would be mixed. */
+static bool is_closed(const char *path)
+{
+	struct stat out, null;
+
+	return jm_output_is_ours(path) && !fstat(STDOUT_FILENO, &out) && S_ISCHR(out.st_mode) &&
+	       !stat("/dev/null", &null) && out.st_rdev == null.st_rdev;
 }
 
 int jm_work_output(const struct jm_work *work, const char *path, char *name, struct jm_err *err)
@@ -28,6 +38,11 @@ int jm_work_output(const struct jm_work *work, const char *path, char *name, str
 		n = snprintf(name, PATH_MAX, "%.*s.%s%s", stem, path, work->run, path + stem);
 	if (n >= PATH_MAX)
 		return jm_err_set(err, JM_EUSAGE, "The name '%s' is too long.", path);
+	if (is_closed(path))
+		return jm_err_set(err, JM_EUSAGE,
+			"A list of requests cannot be written to %s: with --json, or of several "
+			"cases, a run has no standard output of its own; name a file.",
+			path);
 	return jm_output_try(name, err);
 }
 
