@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Layer norm and RMS norm, also with an add before, or a product after: turns nodes into arguments
- * of norm.cu. */
+ * of norm.cu and norm_grad.cu. */
 #include <math.h>
 
 #include "backends/cuda/device/cuda.h"
