@@ -138,7 +138,7 @@ def cells(row, errors, rows):
 def rows_of(data):
     """Networks that somebody chose, with a batch that both sides have and without options that only one row has."""
     return [row for row in data if row.get("joulemark") and row.get("seed") is None and not row.get("note") and row["precision"] in PEAK
-            and re.fullmatch(r"\d+( x \d+)?", row["batch"]) and options_of(row)]
+            and re.fullmatch(r"\d+( x \d+)*", row["batch"]) and options_of(row)]
 
 
 def beyond_state(found, side):

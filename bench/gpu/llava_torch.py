@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains the projector of LLaVA 1.5 by transformers' LlavaForConditionalGeneration on one GPU, for comparison with joulemark.
+"""Trains LLaVA 1.5 by transformers' LlavaForConditionalGeneration on one GPU, for comparison with joulemark.
 
-llava_torch.py SIZE BATCH SEQ SECONDS     SIZE: 13b, 7b, toy
+llava_torch.py SIZE BATCH SEQ SECONDS [learnt=all|projector] [micro-steps=1]     SIZE: 13b, 7b, toy
 
-CLIP and Llama are frozen, all weights are bf16 and random, made on the GPU. A sequence begins with the 576 places of the picture,
-which have no targets. Each block is compiled separately, because all layers share that code; attention is PyTorch's
-scaled_dot_product_attention, AdamW is fused, and gradients are clipped. An item is a token. Prints one line of JSON as
-train_torch.py does.
+CLIP is frozen, with learnt=projector Llama, too. All weights are bf16 and random, made on the GPU. A sequence begins with the 576
+places of the picture, which have no targets. Each block is compiled separately, because all layers share that code; attention is
+PyTorch's scaled_dot_product_attention, AdamW is fused, gradients of the micro-steps are added in bf16, and clipped. An item is a
+token. Prints one line of JSON as train_torch.py does.
 """
 import sys
 
@@ -37,36 +37,42 @@ def declare(size):
 
 
 class Training:
-    def __init__(self, size, batch, seq):
+    def __init__(self, size, batch, seq, part, micro_steps):
         torch.manual_seed(1)
         self.model = declare(size)
+        projector, clip = ([name for name, _ in self.model.named_parameters() if word in name]
+                           for word in ("multi_modal_projector", "vision_tower"))
+        assert projector and clip, "transformers' parts have other names"
         learnt = []
         for name, p in self.model.named_parameters():
-            p.requires_grad_("multi_modal_projector" in name)
+            p.requires_grad_(name in projector if part == "projector" else name not in clip)
             learnt += [p] if p.requires_grad else []
-        assert learnt, "transformers' projector has another name"
-        for part in self.model.modules():
-            if type(part).__name__ in ("LlamaDecoderLayer", "CLIPEncoderLayer"):
-                part.compile()
+        for module in self.model.modules():
+            if type(module).__name__ in ("LlamaDecoderLayer", "CLIPEncoderLayer"):
+                module.compile()
         ids = torch.randint(VOCABULARY - 1, (batch, seq), device="cuda")
         ids[:, :PLACES] = PICTURE
         self.batch = {"input_ids": ids, "labels": ids.masked_fill(ids == PICTURE, NOT_LEARNT),
                       "pixel_values": torch.randn(batch, 3, CLIP["image_size"], CLIP["image_size"], device="cuda")}
-        self.learnt, self.items = learnt, batch * seq
-        self.optimizer = torch.optim.AdamW(learnt, lr=1e-3, fused=True)
+        self.learnt, self.items, self.micro_steps = learnt, batch * seq * micro_steps, micro_steps
+        self.optimizer = torch.optim.AdamW(learnt, lr=1e-3 if part == "projector" else 2e-6, fused=True)
 
     def step(self):
         self.optimizer.zero_grad(set_to_none=True)
-        loss = self.model(**self.batch, use_cache=False).loss
-        loss.backward()
+        for _ in range(self.micro_steps):
+            loss = self.model(**self.batch, use_cache=False).loss
+            (loss / self.micro_steps).backward()
         nn.utils.clip_grad_norm_(self.learnt, 1.0, foreach=True)
         self.optimizer.step()
         return loss
 
 
-def main(size, batch, seq, seconds):
+def main(size, batch, seq, seconds, *given):
+    words = {"learnt": "all", "micro-steps": "1", **dict(one.split("=") for one in given)}
+    micro_steps = int(words["micro-steps"])
     torch.set_float32_matmul_precision("high")
-    measure(lambda: Training(size, int(batch), int(seq)), float(seconds), model="llava-" + size, batch=int(batch), seq=int(seq))
+    measure(lambda: Training(size, int(batch), int(seq), words["learnt"], micro_steps), float(seconds), warm_up=1 if micro_steps > 1 else 5,
+            model="llava-" + size, learnt=words["learnt"], batch=int(batch), micro_steps=micro_steps, seq=int(seq))
 
 
 if __name__ == "__main__":

@@ -72,6 +72,13 @@ def from_pixels(batch, micro_steps, precision, aim):
             "peer": f"sd2_torch.py {batch} SECONDS micro-steps={micro_steps} precision={precision}"}
 
 
+def fine_tuning(batch, micro_steps):
+    """LLaVA 1.5 with Llama and projector learnt; Llama's random weights need a small step."""
+    return text("llava-13b", batch, 704, "bf16-true", 1.12, f"llava-13b --lr 2e-6 --batch {batch} --accumulate {micro_steps}", "") | {
+        "batch": f"{micro_steps} x {batch} x 704", "short": f"batch {batch}", "peer": f"llava_torch.py 13b {batch} 704 SECONDS micro-steps={micro_steps}",
+        "compiles": False, "once": True}
+
+
 ROWS = {
     "resnet50-fp16": resnet("resnet50", "fp16", 1.25),
     "resnet50-bf16": resnet("resnet50", "bf16", 1.12),
@@ -94,7 +101,9 @@ ROWS = {
     "unet-sd2-fp16": diffusion(64, "fp16", 1.3),
     "sd2": from_pixels(64, 3, "fp16", 1.3),
     "llava-13b": text("llava-13b, its projector", 8, 704, "bf16-true", 1.12, "llava-13b --batch 8 --freeze llama.*", "") | {
-        "peer": "llava_torch.py 13b 8 704 SECONDS", "compiles": False, "once": True},
+        "peer": "llava_torch.py 13b 8 704 SECONDS learnt=projector", "compiles": False, "once": True},
+    "llava-13b-all": fine_tuning(4, 8),
+    "llava-13b-all-8": fine_tuning(8, 4),
     "gpt-800m-fp8": text("gpt-800m", 8, 2048, "fp8", None, "gpt-800m --batch 8", ""),
     "llama-fp8": text("llama", 8, 2048, "fp8", None, f"llama {LLAMA} --batch 8", ""),
     "gemm": {"workload": "gemm", "batch": "8192 x 8192 x 8192", "precision": "bf16", "unit": "product", "aim": 1.0,

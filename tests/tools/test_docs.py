@@ -125,7 +125,7 @@ def test_the_page_of_serving_has_the_tables_of_its_figures(card):
     made = subprocess.run([sys.executable, SOURCE / "bench" / "gpu" / "serve.py", "--out", SOURCE / "docs" / "speed_serving.json",
                            "--table", card], check=True, capture_output=True, text=True).stdout
     tables = made.strip().split("\n\n")
-    assert len(tables) == 2 and all(table.count("\n") > 2 for table in tables)
+    assert len(tables) >= 2 and all(table.count("\n") > 2 for table in tables)
     assert all(table in (SOURCE / "docs" / "speed_serving.md").read_text() for table in tables)
 
 
