@@ -290,6 +290,17 @@ def test_what_is_chosen_once_is_not_timed_again(env, tmp_path, words):
     assert kept[1] == kept[0]
 
 
+@pytest.mark.parametrize("op", ["groupnorm", "hidden"])
+@pytest.mark.parametrize("gpu", ["cc=86@0", "cc=120@0"])
+def test_blocks_of_99_kb_suffice(env, tmp_path, op, gpu):
+    """As those of GeForce have them, before clusters and with these. The kernels compute nothing, so that results are wrong."""
+    (tmp_path / "plans").mkdir()
+    (tmp_path / "plans/cuda.so").symlink_to(FAKES / "cuda-plans.so")
+    fakes = {"JM_BACKENDS": str(tmp_path / "plans"), "JM_FAKE_CUDA": f"graphs=1;{gpu};shared=99"}
+    done = jm("selftest", "--device", "cuda:0", "--op", op, env={**env, **ALGORITHMS, **fakes})
+    assert op in done.stdout and "failed on cuda:0" not in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize("name", ["fno-rbc2d", "fno-rbc3d"])
 def test_a_fourier_operator_is_built_and_run(env, tmp_path, name):
     """The kernels compute nothing, which its loss shows."""

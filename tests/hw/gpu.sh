@@ -334,7 +334,7 @@ own_attention() { # WAY
 own_way() { # OPERATION WAY
 	export JM_PLANS=$work
 	"$build/joulemark" selftest --device cuda:0 --op "$1" --quiet &&
-		sed -i -E "s#(way/[^ ]*) dnn,#\\1 $2,#" "$work/cuda.plans" && self_test --op "$1"
+		sed -i -E "s#(way(-bias)?/[^ ]*) dnn,#\\1 $2,#" "$work/cuda.plans" && self_test --op "$1"
 }
 
 # The mangled names of the kernels of backends/cuda. synccheck reports kernels of cuDNN.

@@ -95,8 +95,11 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
 
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *how, const void *function, void **args)
 {
-	(void)how, (void)function, (void)args;
-	return cudaErrorNotSupported;
+	(void)function, (void)args;
+	if (how->dynamicSmemBytes <= fake_cuda_shared())
+		return cudaErrorNotSupported;
+	fake_cuda.last = cudaErrorInvalidValue;
+	return cudaErrorInvalidValue;
 }
 
 cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value)

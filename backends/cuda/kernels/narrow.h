@@ -64,6 +64,7 @@ struct cuda_hidden_grad {
 	const float *open; /* NULL = none; dx is multiplied by the derivative of gelu-erf there */
 };
 int cuda_hidden_parts(int processors, int64_t rows);
+size_t cuda_hidden_grad_shared(int from, int hidden, int to); /* bytes of a block */
 void cuda_hidden_grad(const struct cuda_hidden_grad *p, cudaStream_t stream);
 
 #ifdef __cplusplus

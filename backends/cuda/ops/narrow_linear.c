@@ -183,10 +183,17 @@ static int takes_hidden(struct cuda_dev *dev, const struct jm_group *group, stru
 static int takes_hidden_grad(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
 	const unsigned inner = group->n_nodes == 8 ? 0x5b : 0x1b;
+	const struct jm_node *first = group->node[0];
+	const int64_t to = jm_tensor_width(group->node[2]->in[0]);
+	const int code = takes_layers(group, group->n_nodes, inner, to, err);
 
-	(void)dev;
-	return takes_layers(
-		group, group->n_nodes, inner, jm_tensor_width(group->node[2]->in[0]), err);
+	if (code)
+		return code;
+	return cuda_hidden_grad_shared((int)jm_tensor_width(first->in[0]),
+		       (int)jm_tensor_width(first->out[0]),
+		       (int)to) <= dev->prop.sharedMemPerBlockOptin
+		       ? 0
+		       : cuda_no_types(first, err);
 }
 
 /* first: the linear before gelu; weights of the second: out, bias. */

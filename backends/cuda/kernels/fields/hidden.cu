@@ -497,26 +497,43 @@ int cuda_hidden_parts(int processors, int64_t rows)
 	return (int)(processors < most ? processors : most); /* whose registers one block fills */
 }
 
-template <int C, int F, int T, int R, int COLUMNS, bool AGAIN>
-static void grad_start(const struct cuda_hidden_grad *p, cudaStream_t stream)
-{
-	const auto kernel = hidden_grad_kernel<C, F, T, R, COLUMNS, AGAIN>;
-	const int bytes = grad_shape<C, F, T, R, COLUMNS>::bytes(p->layers.hidden, p->layers.from);
+template <int C, int F, int T, int R, int COLUMNS, bool AGAIN> struct grad_form {
+	static int bytes(int hidden, int from)
+	{
+		return grad_shape<C, F, T, R, COLUMNS>::bytes(hidden, from);
+	}
+	static void start(const struct cuda_hidden_grad *p, cudaStream_t stream)
+	{
+		const auto kernel = hidden_grad_kernel<C, F, T, R, COLUMNS, AGAIN>;
+		const int all = bytes(p->layers.hidden, p->layers.from);
 
-	cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-	kernel<<<(unsigned)p->in.parts, THREADS, bytes, stream>>>(*p);
+		cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, all);
+		kernel<<<(unsigned)p->in.parts, THREADS, all, stream>>>(*p);
+	}
+};
+
+template <class USE> static void with_form(int from, int to, USE use)
+{
+	if (from == 16 && to <= 4)
+		use(grad_form<16, 4, 256, 8, 8, false>());
+	else if (from == 25 && to <= 5)
+		use(grad_form<25, 5, 160, 5, 13, true>());
+	else
+		use(grad_form<MOST_FROM, MOST_TO, 64, 8, 8, true>());
+}
+
+size_t cuda_hidden_grad_shared(int from, int hidden, int to)
+{
+	size_t bytes = 0;
+
+	with_form(from, to, [&](auto form) { bytes = (size_t)form.bytes(hidden, from); });
+	return bytes;
 }
 
 void cuda_hidden_grad(const struct cuda_hidden_grad *p, cudaStream_t stream)
 {
 	const struct cuda_narrow_grad both[] = {p->in, p->out};
-	const struct cuda_hidden *l = &p->layers;
 
-	if (l->from == 16 && l->to <= 4)
-		grad_start<16, 4, 256, 8, 8, false>(p, stream);
-	else if (l->from == 25 && l->to <= 5)
-		grad_start<25, 5, 160, 5, 13, true>(p, stream);
-	else
-		grad_start<MOST_FROM, MOST_TO, 64, 8, 8, true>(p, stream);
+	with_form(p->layers.from, p->layers.to, [&](auto form) { form.start(p, stream); });
 	cuda_narrow_sums(both, 2, stream);
 }

@@ -441,8 +441,8 @@ static bool cut(const struct cuda_groups *p, int most, int most_blocks, slices *
 	return true;
 }
 
-/* images: of which a thread keeps pixels. */
-static void start_clusters(void (*kernel)(struct cuda_groups, slices), const struct cuda_groups *p,
+/* images: of which a thread keeps pixels. False where a block of the device has less memory. */
+static bool start_clusters(void (*kernel)(struct cuda_groups, slices), const struct cuda_groups *p,
 	const slices &q, int images, cudaStream_t stream)
 {
 	const int threads = q.packs * q.rows,
@@ -458,8 +458,12 @@ static void start_clusters(void (*kernel)(struct cuda_groups, slices), const str
 	how.stream = stream;
 	how.attrs = &cluster;
 	how.numAttrs = 1;
-	cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+	if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)) {
+		cudaGetLastError(); /* clears the error: a later check must not report it */
+		return false;
+	}
 	cudaLaunchKernelEx(&how, kernel, *p, q);
+	return true;
 }
 
 /* Many packs leave room for one block on a multiprocessor only, which pays where an image has few
@@ -470,10 +474,9 @@ bool cuda_groups_cluster(const struct cuda_groups *p, cudaStream_t stream)
 
 	if (!cut(p, 16, 8, &q) || (q.packs * ROWS > GRAD_THREADS && q.blocks > 2))
 		return false;
-	start_clusters(p->x.type == CUDA_BF16 ? group_cluster_kernel<bf16>
-					      : group_cluster_kernel<half>,
+	return start_clusters(p->x.type == CUDA_BF16 ? group_cluster_kernel<bf16>
+						     : group_cluster_kernel<half>,
 		p, q, 1, stream);
-	return true;
 }
 
 /* In the gradient one block has an image: what is larger is read twice as fast. */
@@ -483,8 +486,7 @@ bool cuda_groups_cluster_grad(const struct cuda_groups *p, cudaStream_t stream)
 
 	if (!cut(p, 8, 1, &q) || q.packs * q.rows > GRAD_THREADS)
 		return false;
-	start_clusters(p->x.type == CUDA_BF16 ? group_cluster_grad_kernel<bf16>
-					      : group_cluster_grad_kernel<half>,
+	return start_clusters(p->x.type == CUDA_BF16 ? group_cluster_grad_kernel<bf16>
+						     : group_cluster_grad_kernel<half>,
 		p, q, 2, stream);
-	return true;
 }

@@ -94,11 +94,56 @@ static void rows_of_a_loss_fit_the_gpu(void **unused)
 	}
 }
 
+/* Runs a group norm of images of some pixels in each direction, with its gradient. */
+static void run_groups(int64_t channels, int64_t side)
+{
+	const int64_t *dim = DIMS(1, channels, side, side), *c = DIMS(channels);
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_tensor *x, *dy, *gamma, *beta, *mean, *rstd;
+	struct jm_node *fwd, *bwd;
+	struct kit k;
+
+	assert_ok(kit_open(&k, "cuda:0", 1, JM_BF16, &err), err);
+	x = kit_normal(&k, JM_BF16, 0, 1, 4, dim);
+	dy = kit_normal(&k, JM_BF16, 0, 1, 4, dim);
+	gamma = kit_normal(&k, JM_F32, 1, 0.1, 1, c);
+	beta = kit_normal(&k, JM_F32, 0, 1, 1, c);
+	mean = kit_out(&k, JM_F32, 2, DIMS(1, 32), NULL);
+	rstd = kit_out(&k, JM_F32, 2, DIMS(1, 32), NULL);
+	fwd = jm_graph_node(k.graph, JM_OP_GROUPNORM, OPS(x, gamma, beta),
+		OPS(kit_out(&k, JM_BF16, 4, dim, NULL), mean, rstd));
+	bwd = jm_graph_node(k.graph, JM_OP_GROUPNORM_GRAD, OPS(dy, x, gamma, beta, mean, rstd),
+		OPS(kit_out(&k, JM_BF16, 4, dim, NULL), kit_out(&k, JM_F32, 1, c, NULL),
+			kit_out(&k, JM_F32, 1, c, NULL)));
+	fwd->attr.group.groups = 32;
+	bwd->attr = fwd->attr;
+	bwd->fwd = fwd;
+	assert_ok(kit_run(&k, &err), err);
+	kit_done(&k);
+}
+
+/* A GPU with clusters of blocks may have blocks of 99 KB: compute capability 12.0. */
+static void images_of_a_group_norm_fit_the_gpu(void **unused)
+{
+	static const char *const gpu[] = {
+		"graphs=1;cc=120@0;shared=99", "graphs=1;cc=86@0;shared=99", "graphs=1"};
+
+	(void)unused;
+	start("cuda-plans.so");
+	for (int i = 0; i < 3; i++) {
+		setenv("JM_FAKE_CUDA", gpu[i], 1);
+		for (int64_t side = 8; side <= 128; side *= 2)
+			for (int64_t c = 320; c <= 1280; c *= 2)
+				run_groups(c, side);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(each_device_selects_on_its_own_gpu, stop),
 		cmocka_unit_test_teardown(rows_of_a_loss_fit_the_gpu, stop),
+		cmocka_unit_test_teardown(images_of_a_group_norm_fit_the_gpu, stop),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
