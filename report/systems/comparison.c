@@ -354,11 +354,44 @@ static int fill_row(const json_t *a, const json_t *b, const char *const *ignore,
 	return rc;
 }
 
+/* Does another row of that title have another value, or none? */
+static bool tells_apart(const struct jm_compare *c, const json_t *keys, int row, const char *name,
+	const json_t *value)
+{
+	for (int i = 0; i < c->n; i++)
+		if (!strcmp(c->row[i].title, c->row[row].title) &&
+			!json_equal(json_object_get(json_array_get(keys, (size_t)i), name), value))
+			return true;
+	return false;
+}
+
+/* Adds to titles that several rows have what these differ in: ", rate 20". keys: of each row. */
+static void tell_apart(struct jm_compare *c, const json_t *keys)
+{
+	char(*more)[sizeof(c->row->title)] = calloc((size_t)c->n + 1, sizeof(*more));
+	const json_t *value;
+	const char *name;
+
+	for (int i = 0; more && i < c->n; i++) {
+		json_object_foreach(json_array_get(keys, (size_t)i), name, value)
+		{
+			if (!json_is_string(value) || !tells_apart(c, keys, i, name, value))
+				continue;
+			jm_text_append(more[i], sizeof(*more), ", ", name);
+			jm_text_append(more[i], sizeof(*more), " ", json_string_value(value));
+		}
+	}
+	for (int i = 0; more && i < c->n; i++)
+		if (*more[i])
+			jm_text_append(c->row[i].title, sizeof(c->row[i].title), ", ", more[i]);
+	free(more);
+}
+
 /* Of every work that both have; a and b: records by key. */
 static int fill_rows(
 	json_t *a, json_t *b, const char *const *ignore, bool same_file, struct jm_compare *c)
 {
-	json_t *list;
+	json_t *list, *keys = json_array();
 	const char *key;
 	int rc = 0;
 
@@ -367,12 +400,16 @@ static int fill_rows(
 		const json_t *other = json_object_get(b, key);
 
 		if (rc)
-			return rc;
-		if (!other)
+			break;
+		if (!other) {
 			c->only_a++;
-		else
-			rc = fill_row(list, other, ignore, same_file, &c->costs, &c->row[c->n++]);
+			continue;
+		}
+		json_array_append_new(keys, json_loads(key, 0, NULL));
+		rc = fill_row(list, other, ignore, same_file, &c->costs, &c->row[c->n++]);
 	}
+	tell_apart(c, keys);
+	json_decref(keys);
 	c->only_b = (int)json_object_size(b) - c->n;
 	return rc;
 }

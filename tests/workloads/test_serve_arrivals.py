@@ -198,8 +198,11 @@ def test_arrivals_that_lack_something_are_said(options, word):
 @pytest.mark.parametrize("options, word", [
     (["--arrival", "closed", "--requests", "9"], "--requests"), (["--arrival", "single", "--trial-requests", "9"], "--trial-requests"),
     (["--arrival", "single", "--top-k", "9"], "--top-k"), (["--arrival", "single", "--top-p", "0.5"], "--top-p"),
+    (["--lengths", "lengths.csv"], "--input-tokens"), (["--lengths", "lengths.csv"], "--output-tokens"),
     (["--arrival", "all", "--requests", "9"], ""), (["--arrival", "single", "--top-k", "9", "--temperature", "1"], "")])
-def test_options_that_change_nothing_are_said(options, word):
+def test_options_that_change_nothing_are_said(options, word, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lengths.csv").write_text("input,output\n3,2\n", encoding="utf-8")
     note = one(*SERVE, "--device", "ref", "--steps", "9", "--input-tokens", "3", "--output-tokens", "2", *options)["note"] or ""
     assert word in note and ("change" in note) == bool(word)
 

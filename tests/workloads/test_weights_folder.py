@@ -179,6 +179,9 @@ def test_prompts_that_cannot_be_read_are_said(folder, tmp_path):
     assert "cannot be opened" in refused(*SERVE, "--from", folder, "--text", text, "--tokenizer", tokenizer)
     text.write_text("\n\n")
     assert "no line" in refused(*SERVE, "--from", folder, "--text", text, "--tokenizer", tokenizer)
+    text.write_bytes(bytes(9 << 20))
+    said = refused(*SERVE, "--from", folder, "--text", text, "--tokenizer", tokenizer)
+    assert f"Line 1 of text {text} is longer than 8 MiB" in said
     text.write_text("Hello\n")
     assert "--tokenizer" in refused(*SERVE, "--from", folder, "--text", text)
     assert "token 700" in refused(*SERVE, "--from", folder, "--text", text, "--tokenizer", tokenizer)

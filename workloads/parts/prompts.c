@@ -9,7 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MOST 1000000 /* prompts, and tokens of a prompt */
+#define MOST	  1000000   /* prompts, and tokens of a prompt */
+#define LINE_MOST (8 << 20) /* bytes of a line, as of a body of --listen */
 
 int jm_prompts_open_tokenizer(
 	const struct jm_prompts_source *source, struct jm_prompts *ret, struct jm_err *err)
@@ -67,18 +68,32 @@ static int add_line(const struct jm_prompts_source *source, struct jm_prompts *p
 	return 0;
 }
 
+/* The next line without its end, of LINE_MOST bytes if it is longer; -1: there is none. */
+static ssize_t read_line(FILE *f, char *line)
+{
+	ssize_t n = 0;
+	int c;
+
+	while ((c = getc_unlocked(f)) != EOF && c != '\n' && n < LINE_MOST)
+		line[n++] = (char)c;
+	return c == EOF && !n ? -1 : n;
+}
+
 static int read_lines(
 	const struct jm_prompts_source *source, FILE *f, struct jm_prompts *p, struct jm_err *err)
 {
-	char *line = NULL;
-	size_t room = 0;
+	char *line = malloc(LINE_MOST);
 	ssize_t n;
-	int code = 0;
+	int code = line ? 0 : jm_err_set(err, JM_ENOMEM, "Out of memory for prompts.");
 
-	for (long number = 1; !code && (n = getline(&line, &room, f)) >= 0; number++) {
-		n -= n && line[n - 1] == '\n';
+	for (long number = 1; !code && (n = read_line(f, line)) >= 0; number++) {
+		if (n == LINE_MOST)
+			code = jm_err_set(err, JM_EFORMAT,
+				"Line %ld of text %s is longer than 8 MiB; write one prompt into "
+				"each line.",
+				number, source->text);
 		n -= n && line[n - 1] == '\r';
-		if (n)
+		if (n && !code)
 			code = add_line(source, p, line, (size_t)n, number, err);
 	}
 	if (!code && !feof(f))

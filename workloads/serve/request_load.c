@@ -147,6 +147,12 @@ void jm_load_restart(struct jm_load *l, double rate, int most)
 
 void jm_load_note_unused(const struct jm_load *l, struct jm_work *work)
 {
+	const char *by = l->lengths ? "--lengths" : l->own_prompts ? "--text" : NULL;
+
+	if (by && !jm_values_is_default(work->options, "input-tokens"))
+		jm_work_note(work, "With %s --input-tokens changes nothing.", by);
+	if (l->lengths && !jm_values_is_default(work->options, "output-tokens"))
+		jm_work_note(work, "With --lengths --output-tokens changes nothing.");
 	if (l->arrivals.kind != ARRIVE_ALL && !jm_values_is_default(work->options, "requests"))
 		jm_work_note(work, "--requests is of --arrival all; here it changes nothing.");
 	if (!l->finds_rate && !jm_values_is_default(work->options, "trial-requests"))

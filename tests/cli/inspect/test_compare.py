@@ -291,6 +291,19 @@ def test_columns_are_named_by_what_differs(tmp_path):
     assert compare(a, b)["b"].startswith("node2, ")
 
 
+def test_works_of_one_name_are_told_apart_by_their_options(tmp_path):
+    """Only by what differs; a row whose name no other has is left as it is."""
+    rows = []
+    for rate, watts in ("20", "200W"), ("60", "200W"), ("20", "300W"):
+        of_rate = runs(TIMES_A, JOULES_A, settings={"gpu.power": watts})
+        for r in of_rate:
+            r["case"]["parameters"]["options"].update(rate=rate, seed="1")
+        rows += of_rate
+    a = write(tmp_path, rows, "a.json")
+    assert sorted(w["work"] for w in compare(a, a)["works"]) == [
+        "resnet50 x, gpu.power 200W, rate 20", "resnet50 x, gpu.power 200W, rate 60", "resnet50 x, gpu.power 300W"]
+
+
 def test_the_drawing_has_the_intervals_on_one_scale(tmp_path):
     a = write(tmp_path, runs(TIMES_A, JOULES_A), "a.json")
     b = write(tmp_path, runs(TIMES_B, JOULES_B), "b.json")
