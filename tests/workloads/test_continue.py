@@ -128,6 +128,22 @@ def test_a_scale_changes_at_the_same_steps_behind_a_checkpoint(device, tmp_path)
         assert second.read_bytes() == whole.read_bytes(), n
 
 
+@pytest.mark.parametrize("before, after, begins", [
+    (("f32",), ("fp16",), 65536),  # as a run in fp16 begins: at 1 small gradients would vanish
+    (("f32",), ("fp16", "--loss-scale", "dynamic:2048"), 2048),
+    (("fp16", "--loss-scale", 512), ("fp16", "--loss-scale", "dynamic:2048"), 2048),
+    (("fp16", "--loss-scale", "dynamic:1024"), ("fp16", "--loss-scale", 512), 512),
+    (("fp16", "--loss-scale", "dynamic:1024"), ("fp16", "--loss-scale", "dynamic:2048"), 1024)])
+def test_another_loss_scale_is_that_of_the_run_that_goes_on(before, after, begins, tmp_path):
+    words = ("run", "gpt", "--layers", 1, "--hidden", 16, "--heads", 2, "--context", 8, "--batch", 2, "--device", "ref",
+             "--warmup", 0, "--source", "null", "--steps", 3, "--json", "-", "--precision")
+    jm(*words, *before, "--checkpoint", tmp_path / "c")
+    done = jm(*words, *after, "--continue", tmp_path / "c", "--checkpoint", tmp_path / "d")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["loss_scale"]["last"] == begins
+    assert float.fromhex(notes(tmp_path / "d")["scale"]) == begins and notes(tmp_path / "d")["step"] == "6"
+
+
 def test_each_checkpoint_is_written_once(tmp_path):
     """Into a pipe, where one follows the other; the last step is one after which it is due, too."""
     pipe, all_of_them = tmp_path / "pipe", tmp_path / "all"

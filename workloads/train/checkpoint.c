@@ -143,6 +143,7 @@ static json_t *notes_of(const struct jm_training *t, const struct jm_checkpoint 
 	jm_json_set(&notes, "seed", json_sprintf("%" PRIu64, c->seed));
 	jm_json_set(&notes, "samples_per_step", number(c->samples));
 	jm_json_set(&notes, "data", json_sprintf("%016" PRIx64, c->data));
+	jm_json_set(&notes, "scale_dynamic", number(c->scaler.dynamic));
 	jm_json_set(&notes, "scale", json_sprintf("%a", c->scaler.scale));
 	jm_json_set(&notes, "scale_good", number(c->scaler.good));
 	jm_json_set(&notes, "scale_skipped", number(c->scaler.skipped));
@@ -184,28 +185,49 @@ static bool get_late(const struct jm_safetensors *s, long step, struct jm_scaler
 	return step > 0 && is_scale(ret->late[0].scale);
 }
 
-static bool get_counters(const struct jm_safetensors *s, struct jm_checkpoint *c)
+/* A dynamic scale goes on from that of the file if it was dynamic, too; any other one is that of
+ * this run, and the counts alone go on. Older versions did not write what it was. */
+static bool get_scaler(const struct jm_safetensors *s, long step, struct jm_scaler *ret)
 {
 	const char *scale = jm_safetensors_note(s, "scale");
+	struct jm_scaler found = *ret;
+	int64_t dynamic, updates, good, skipped, in_a_row;
+
+	if (!get(s, "updates", &updates) || !get(s, "scale_good", &good) ||
+		!get(s, "scale_skipped", &skipped) || !get(s, "scale_in_a_row", &in_a_row) ||
+		!scale)
+		return false;
+	found.scale = strtod(scale, NULL);
+	found.updates = (long)updates;
+	found.good = (long)good;
+	found.skipped = (long)skipped;
+	found.in_a_row = (long)in_a_row;
+	if (!is_scale(found.scale) || updates > step || !get_late(s, step, &found))
+		return false;
+	if (!get(s, "scale_dynamic", &dynamic))
+		dynamic = found.scale > 1;
+	if (!dynamic || !ret->dynamic) {
+		found = jm_scaler_known(found);
+		found.scale = ret->scale;
+		found.good = found.in_a_row = 0;
+	}
+	*ret = found;
+	return true;
+}
+
+static bool get_counters(const struct jm_safetensors *s, struct jm_checkpoint *c)
+{
 	const char *seed = jm_safetensors_note(s, "seed");
 	const char *data = jm_safetensors_note(s, "data"); /* older versions wrote none */
-	int64_t step, updates, good, skipped, in_a_row;
+	int64_t step;
 
-	if (!get(s, "step", &step) || !get(s, "updates", &updates) ||
-		!get(s, "batches", &c->batches) || !get(s, "samples_per_step", &c->samples) ||
-		!get(s, "scale_good", &good) || !get(s, "scale_skipped", &skipped) ||
-		!get(s, "scale_in_a_row", &in_a_row) || !scale || !seed)
+	if (!get(s, "step", &step) || !get(s, "batches", &c->batches) ||
+		!get(s, "samples_per_step", &c->samples) || !seed)
 		return false;
 	c->step = (long)step;
-	c->scaler.updates = (long)updates;
-	c->scaler.good = (long)good;
-	c->scaler.skipped = (long)skipped;
-	c->scaler.in_a_row = (long)in_a_row;
-	c->scaler.scale = strtod(scale, NULL);
 	c->seed = strtoull(seed, NULL, 10);
 	c->data = data ? strtoull(data, NULL, 16) : c->data;
-	return is_scale(c->scaler.scale) && updates <= step && step <= STEPS_MOST &&
-	       get_late(s, c->step, &c->scaler);
+	return step <= STEPS_MOST && get_scaler(s, c->step, &c->scaler);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
