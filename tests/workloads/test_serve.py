@@ -200,6 +200,9 @@ def test_a_list_on_standard_output_comes_or_is_refused(option):
     for more in (("--json", "-"), ("--repeat", 2)):
         r = jm(*words, *more)
         assert r.returncode == 1 and "has no standard output of its own; name a file" in " ".join(r.stdout.split()), r.stdout
+    aside = jm(*words[:-1], "/dev/stderr", "--json", "-")
+    assert aside.returncode == 0 and ("request,input_tokens" in aside.stderr or '"prompt_tokens"' in aside.stderr), aside.stdout
+    assert jm(*words[:-1], "/dev/null", "--json", "-").returncode == 0
 
 
 @pytest.mark.skipif(not CPU.exists(), reason="backend cpu is absent")

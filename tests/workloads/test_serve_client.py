@@ -273,7 +273,7 @@ def test_names_of_models_without_an_end_are_said(tmp_path):
 def test_a_run_in_which_no_request_was_done_fails(tmp_path):
     with server(tmp_path, *["drip"] * 100) as (url, _):
         r = one(*CLIENT, "--url", url, "--arrival", "closed", "--running", "2", "--seconds", "0.5", status=1)
-    assert r["reason"].startswith("No request was done, though 2 were sent; measure longer (--seconds)"), r["reason"]
+    assert r["reason"].startswith("No request was done (sent: 2); measure longer (--seconds)"), r["reason"]
     assert r["serving"]["requests_done"] == 0 and r["serving"]["requests_offered"] == 2
 
 

@@ -17,13 +17,16 @@ static bool is_stream(const char *path)
 	       (!stat(path, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode));
 }
 
-/* The parent keeps its own output from cases where several, or a record, would be mixed. */
+/* The parent keeps its own output from cases where several, or a record, would be mixed: their
+ * standard output is /dev/null, which nobody has named. */
 static bool is_closed(const char *path)
 {
-	struct stat out, null;
+	struct stat to, null;
 
-	return jm_output_is_ours(path) && !fstat(STDOUT_FILENO, &out) && S_ISCHR(out.st_mode) &&
-	       !stat("/dev/null", &null) && out.st_rdev == null.st_rdev;
+	if (!strcmp(path, "/dev/null"))
+		return false;
+	return !(strcmp(path, "-") ? stat(path, &to) : fstat(STDOUT_FILENO, &to)) &&
+	       S_ISCHR(to.st_mode) && !stat("/dev/null", &null) && to.st_rdev == null.st_rdev;
 }
 
 int jm_work_output(const struct jm_work *work, const char *path, char *name, struct jm_err *err)
@@ -40,8 +43,8 @@ int jm_work_output(const struct jm_work *work, const char *path, char *name, str
 		return jm_err_set(err, JM_EUSAGE, "The name '%s' is too long.", path);
 	if (is_closed(path))
 		return jm_err_set(err, JM_EUSAGE,
-			"A list of requests cannot be written to %s: with --json, or of several "
-			"cases, a run has no standard output of its own; name a file.",
+			"The list would be lost on %s, which is /dev/null here: with --json -, or "
+			"of several cases, a run has no standard output of its own; name a file.",
 			path);
 	return jm_output_try(name, err);
 }

@@ -440,9 +440,8 @@ static int judge(const struct jm_client *c, struct jm_err *err)
 			c->failure);
 	if (!done && !stopped)
 		return jm_err_set(err, JM_EIO,
-			"No request was done, though %d were sent; measure longer (--seconds), or "
-			"ask "
-			"for shorter answers.",
+			"No request was done (sent: %d); measure longer (--seconds), or ask for "
+			"shorter answers.",
 			c->load.answers.n);
 	jm_err_set(err, JM_EUSAGE,
 		done ? "The answers of a server are not computed again."
