@@ -150,9 +150,8 @@ static int check_readings(struct jm__worker *w, struct jm__pace *p, struct jm_er
 			return 0;
 		return jm_err_set(err, JM_EIO,
 			"--hold-power has nothing to hold, because %s (source %s) had no reading "
-			"of power or energy in %.0f s; 'joulemark doctor' shows what this "
-			"machine's "
-			"sources read, and --source takes another one.",
+			"of power or energy in %.0f s; 'joulemark doctor' shows what the sources "
+			"of this machine read, and --source takes another one.",
 			set->meter[i].label, set->meter[i].source, waited_s);
 	}
 	p->reads = true;
